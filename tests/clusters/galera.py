@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
 import pymysql
 from sqlalchemy.exc import DBAPIError
 
+from tests.clusters.cluster import Cluster
 from tests.clusters.helpers import BRIEFLY, HAProxy, mariadb_check
 from tests.patience import SECONDS
 from tests.servers.base import Server, ServerMissing, execute
@@ -127,7 +127,7 @@ CHECK = (
 )
 
 
-class Galera(Server):
+class Galera(Cluster[Node]):
     """Three servers, each of which can be written to."""
 
     kind = "mariadb"
@@ -147,7 +147,7 @@ class Galera(Server):
         self.name = f"dblock {self.nodes[0].port}"
 
     @property
-    def _all(self) -> Sequence[Server]:
+    def _parts(self) -> Sequence[Server]:
         return [*self.nodes, *([self._haproxy] if self._haproxy else [])]
 
     @property
@@ -159,31 +159,11 @@ class Galera(Server):
         others = [other for other in self.nodes if other is not node and other.running]
         return ",".join(f"127.0.0.1:{other.group_port}" for other in others)
 
-    def create_database(self, name: str, template: str | None = None) -> None:
-        self.primary.create_database(name, template)
-
-    def drop_database(self, name: str) -> None:
-        self.primary.drop_database(name)
-
-    def start(self) -> None:
-        for server in self._all:
-            server.start()
-        self.settle()
-
     # --- what is the case ----------------------------------------------------------------------
 
-    @property
-    def primary(self) -> Node:
-        """The node that HAProxy leads to, as soon as there is one; else the first of those that
-        can be written to."""
-        found: list[Node] = []
-
-        def look() -> bool:
-            found.extend(self._led_to() if self._haproxy else self._writable())
-            return bool(found)
-
-        eventually(look)
-        return found[0]
+    def _primaries(self) -> Iterable[Node]:
+        """The node that HAProxy leads to, or all that can be written to."""
+        return self._led_to() if self._haproxy else self._writable()
 
     def _led_to(self) -> list[Node]:
         with contextlib.suppress(DBAPIError):
@@ -206,26 +186,3 @@ class Galera(Server):
             return False
         led = self._haproxy is None or self._haproxy.decided
         return led and all(node.catches_up() for node in self.nodes)
-
-    # --- what happens to it --------------------------------------------------------------------
-
-    def kill(self) -> None:
-        """Turn off the machine of the node that is written to."""
-        self.primary.kill()
-
-    def pause(self) -> None:
-        """Freeze that machine."""
-        self.primary.pause()
-
-    def resume(self) -> None:
-        for node in self.nodes:
-            node.resume()
-
-    def stop(self) -> None:
-        for server in reversed(self._all):
-            server.stop()
-
-    def close(self) -> None:
-        with ExitStack() as all_of_them:
-            for server in self._all:
-                all_of_them.callback(server.close)

@@ -6,8 +6,7 @@ import contextlib
 import json
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Literal
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
+from tests.clusters.cluster import Cluster
 from tests.clusters.helpers import POSTGRESQL, Cable, Etcd, HAProxy, Ports, ask, find_tool
 from tests.servers import reaper
 from tests.servers.base import Server, ServerMissing, execute
@@ -188,7 +188,7 @@ class Node(PostgreSQL):
         return self.running and self.ask("/primary") is not None
 
 
-class Patroni(Server):
+class Patroni(Cluster[Node]):
     """Two or three nodes, one of which is the primary, with all that leads to it."""
 
     kind = "postgresql"
@@ -212,8 +212,11 @@ class Patroni(Server):
             many=1,
         )
         self._pgbouncer = PgBouncer(self.haproxy)
+
+    @property
+    def _parts(self) -> Sequence[Server]:
         cables = [node.cable for node in self.nodes if node.cable]
-        self._all = (self.etcd, *cables, *self.nodes, self.haproxy, self._pgbouncer)
+        return (self.etcd, *cables, *self.nodes, self.haproxy, self._pgbouncer)
 
     @property
     def url(self) -> str:
@@ -230,30 +233,10 @@ class Patroni(Server):
         url = make_url("postgresql+psycopg://postgres@/postgres").set(query=query)
         return url.render_as_string(hide_password=False)
 
-    def create_database(self, name: str, template: str | None = None) -> None:
-        self.primary.create_database(name, template)
-
-    def drop_database(self, name: str) -> None:
-        self.primary.drop_database(name)
-
-    def start(self) -> None:
-        for server in self._all:
-            server.start()
-        self.settle()
-
     # --- what is the case ----------------------------------------------------------------------
 
-    @property
-    def primary(self) -> Node:
-        """The node that Patroni says is the primary, as soon as there is one."""
-        found: list[Node] = []
-
-        def look() -> bool:
-            found.extend(node for node in self.nodes if node.is_primary)
-            return bool(found)
-
-        eventually(look)
-        return found[0]
+    def _primaries(self) -> Iterable[Node]:
+        return (node for node in self.nodes if node.is_primary)
 
     def settle(self) -> None:
         """Wait until every node has its place, and clients come to the primary.
@@ -286,22 +269,9 @@ class Patroni(Server):
         """Kill the primary's PostgreSQL, which Patroni starts again where it was."""
         self.primary.kill_database()
 
-    def kill(self) -> None:
-        """Turn the primary's machine off."""
-        self.primary.kill()
-
-    def pause(self) -> None:
-        """Freeze the primary's machine."""
-        self.primary.pause()
-
     def cut(self) -> None:
         """Cut the primary's machine off from etcd, the other nodes, and the ways to it."""
         self.primary.cut()
-
-    def resume(self) -> None:
-        """Undo `pause` and `cut`, and what froze Patroni alone."""
-        for node in self.nodes:
-            node.resume()
 
     def switch_over(self) -> None:
         """Let a standby be the primary, in an orderly way."""
@@ -312,12 +282,3 @@ class Patroni(Server):
         with contextlib.suppress(OSError):  # a busy standby does not answer in time
             ask(f"http://127.0.0.1:{old.rest}/switchover", {"leader": old.member})
         return self.primary is not old
-
-    def stop(self) -> None:
-        for server in reversed(self._all):
-            server.stop()
-
-    def close(self) -> None:
-        with ExitStack() as all_of_them:
-            for server in self._all:
-                all_of_them.callback(server.close)

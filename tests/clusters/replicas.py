@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from contextlib import ExitStack
-from itertools import islice
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pymysql
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
+from tests.clusters.cluster import Cluster
 from tests.clusters.helpers import BRIEFLY, HAProxy, mariadb_check
 from tests.servers.base import Server, execute
 from tests.servers.mariadb import MariaDB
@@ -103,7 +103,7 @@ class Node(MariaDB):
             return dict(cursor.fetchall()[0])
 
 
-class Replicas(Server):
+class Replicas(Cluster[Node]):
     """A primary and its replica, with HAProxy in front. What was killed stays away."""
 
     kind = "mariadb"
@@ -121,11 +121,9 @@ class Replicas(Server):
     def url(self) -> str:
         return self._haproxy.url
 
-    def create_database(self, name: str, template: str | None = None) -> None:
-        self.primary.create_database(name, template)
-
-    def drop_database(self, name: str) -> None:
-        self.primary.drop_database(name)
+    @property
+    def _parts(self) -> Sequence[Server]:
+        return (*self.nodes, self._haproxy)
 
     def start(self) -> None:
         primary, replica = self.nodes
@@ -142,18 +140,8 @@ class Replicas(Server):
         self._haproxy.start()
         self.settle()
 
-    @property
-    def primary(self) -> Node:
-        """The node that takes writes, as soon as there is one."""
-        found: list[Node] = []
-
-        def look() -> bool:
-            # Not both: the other one may be frozen.
-            found.extend(islice((node for node in self.nodes if node.is_primary), 1))
-            return bool(found)
-
-        eventually(look)
-        return found[0]
+    def _primaries(self) -> Iterable[Node]:
+        return (node for node in self.nodes if node.is_primary)
 
     @property
     def replica(self) -> Node:
@@ -173,16 +161,6 @@ class Replicas(Server):
 
     # --- what happens to it --------------------------------------------------------------------
 
-    def kill(self) -> None:
-        self.primary.kill()
-
-    def pause(self) -> None:
-        self.primary.pause()
-
-    def resume(self) -> None:
-        for node in self.nodes:
-            node.resume()
-
     def fail_over(self) -> None:
         """Let the primary die, and the replica, which may be frozen, have its place."""
         replica = self.replica
@@ -199,12 +177,3 @@ class Replicas(Server):
         old.follow(new)
         eventually(lambda: new.is_heard)
         self.settle()
-
-    def stop(self) -> None:
-        for server in (self._haproxy, *self.nodes):
-            server.stop()
-
-    def close(self) -> None:
-        with ExitStack() as all_of_them:
-            for server in (*self.nodes, self._haproxy):
-                all_of_them.callback(server.close)
