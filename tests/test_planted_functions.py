@@ -92,7 +92,11 @@ def there(own_server: OwnServers, new_database: NewDatabase) -> str:
     url = at.set(username="app").render_as_string(hide_password=False)
     upgrade(url)
     execute(url, "CREATE TABLE fences (name text PRIMARY KEY, fence bigint NOT NULL)")
-    said = sql(url) + Path(doctor.__file__).read_text() + "".join(one.sql for one in queries())
+    said = (
+        sql(url, functions=True)
+        + Path(doctor.__file__).read_text()
+        + "".join(one.sql for one in queries())
+    )
     servers = {name for (name,) in execute(url, _SERVERS)}
     everything = list(planted(servers & set(_CALL.findall(said))))
     with connected(at, "other") as connection:
@@ -140,3 +144,26 @@ def test_what_else_is_done_runs_none_either(there: str) -> None:
         locks.prune(0)
         locks.prune_names(60)
         locks.prune_names(10_000)
+
+
+def test_the_sql_functions_are_made_of_none_and_run_none(there: str) -> None:
+    with Locks(there) as locks, connected(make_url(there), "app") as connection:
+        dialect = locks.dialect
+        made, dropped = (
+            dialect.create_functions(),
+            (*dialect.drop_functions(), *dialect.drop_gate()),
+        )
+        for statement in (*made, *made):
+            connection.execute(statement)
+        ask = "SELECT fence FROM dblock_acquire('report', repeat('a', 32), 'psql', 30)"
+        ((fence,),) = connection.execute(ask)
+        assert not locks.lease("report", wait=0).acquire()
+        connection.execute("SELECT dblock_renew('report', repeat('a', 32), 30)")
+        connection.execute("SELECT dblock_show('report')")
+        connection.execute("SELECT dblock_gate('report', %s)", [fence])
+        connection.execute("SELECT dblock_release('report', repeat('a', 32))")
+        for statement in dropped:
+            connection.execute(statement)
+        question = dialect.find_functions()
+        assert question
+        assert connection.execute(question).fetchall() == []

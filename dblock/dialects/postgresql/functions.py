@@ -57,7 +57,7 @@ class FunctionStatements(WaiterStatements, LeaseStatements, RowStatements):
         table = self._there()._named("fence")
         drop = f"""DO $drop$
 BEGIN
-    IF obj_description(to_regclass({self.literal(table)}), 'pg_class') = '{_GATE_TABLE}' THEN
+    IF obj_description(to_regclass({self.literal(table)})::oid, 'pg_class') = '{_GATE_TABLE}' THEN
         DROP TABLE {table};
     END IF;
 END $drop$"""
@@ -70,7 +70,8 @@ END $drop$"""
                 right(obj_description(p.oid, 'pg_proc'), {len(mark)}) IS NOT DISTINCT FROM '{mark}'
             FROM pg_proc AS p
             JOIN pg_class AS c ON c.relnamespace = p.pronamespace
-            WHERE c.oid = to_regclass({self.literal(self.table("lock"))}) AND p.proname IN ({names})
+            WHERE c.oid = to_regclass({self.literal(self.table("lock"))})::oid
+                AND p.proname IN ({names})
             ORDER BY p.proname"""
 
     @property
@@ -98,7 +99,7 @@ END $drop$"""
         return f"""DO $place$
 DECLARE
     place text := (SELECT relnamespace::regnamespace::text FROM pg_class
-        WHERE oid = to_regclass({self.literal(self.table("lock"))}));
+        WHERE oid = to_regclass({self.literal(self.table("lock"))})::oid);
 BEGIN
     IF place IS NULL THEN
         {otherwise};

@@ -490,7 +490,7 @@ DROP FUNCTION IF EXISTS "locking"."dblock_gate";
 
 DO $drop$
 BEGIN
-    IF obj_description(to_regclass('"locking"."dblock_fence"'), 'pg_class') = 'The largest fence of each name that has passed dblock_gate.' THEN
+    IF obj_description(to_regclass('"locking"."dblock_fence"')::oid, 'pg_class') = 'The largest fence of each name that has passed dblock_gate.' THEN
         DROP TABLE "locking"."dblock_fence";
     END IF;
 END $drop$;
