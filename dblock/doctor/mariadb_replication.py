@@ -15,6 +15,12 @@ SEMI = "rpl_semi_sync_master_"
 LONG = 24 * 60 * 60 * 1000
 FOREVER = 4_000_000_000
 
+_MISSED = (
+    "a replica that is promoted may have missed the last grants: two may hold a name, and a fence "
+    "may be given twice"
+)
+_CONNECT = "connect a replica with rpl_semi_sync_slave_enabled = ON"
+
 
 def replication(patient: Patient) -> Iterator[Finding]:
     rows = patient.ask(VALUES.format("variables")) + patient.ask(VALUES.format("status"))
@@ -32,16 +38,15 @@ def _semi_synchronous(values: dict[str, str]) -> Finding:
         return wrong(
             "replication",
             "semi-synchronous, but commits do not wait for a replica now",
-            "a replica that is promoted may have missed the last grants: two may hold a name, and "
-            "a fence may be given twice",
-            "connect a replica with rpl_semi_sync_slave_enabled = ON",
+            _MISSED,
+            _CONNECT,
         )
     if values["clients"] == "0":
         return wrong(
             "replication",
             "semi-synchronous, and no replica is connected that acknowledges",
             "every commit waits for one: no lock can be taken",
-            "connect a replica with rpl_semi_sync_slave_enabled = ON",
+            _CONNECT,
         )
     if int(values["timeout"]) < LONG:
         return note(
@@ -64,8 +69,7 @@ def _asynchronous(patient: Patient) -> Finding:
     return wrong(
         "replication",
         f"{replicas} asynchronous",
-        "a replica that is promoted may have missed the last grants: two may hold a name, and "
-        "a fence may be given twice",
+        _MISSED,
         "run the first two lines on the primary and the others on each replica, and put the "
         "settings into their configurations:\n"
         f"SET GLOBAL {SEMI}timeout = {FOREVER};\n"

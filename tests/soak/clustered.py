@@ -15,7 +15,7 @@ from tests.support import eventually
 from .crew import Place
 from .history import now
 from .nemesis import EVERYWHERE, Fault, Nemesis
-from .seen import Seen
+from .seen import Seen, wait_for_a_grant
 
 # Commits that a server does not tell of before a standby has them.
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
@@ -108,8 +108,7 @@ class Clustered(Nemesis):
     def _look_at_the_next(self, old: Node) -> None:
         """Wait until there is another primary, and it has granted something."""
         assert self.cluster.primary is not old
-        seen, start = Seen(self._plan.directory), now()
-        eventually(lambda: seen.granted(self._crew.places, start) > 0)
+        wait_for_a_grant(self._plan.directory, self._crew.places)
 
 
 class Lagging(Clustered):

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import random
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from tests.clusters.galera import Galera, Node
 from tests.servers import Server
 from tests.support import eventually
 
 from .crew import Crew, Place
-from .history import now
 from .nemesis import EVERYWHERE, Fault, Nemesis
 from .plan import Plan
-from .seen import Seen
+from .seen import wait_for_a_grant
 
-#: What is done to a node, and what undoes it.
-FAULTS: dict[str, tuple[Callable[[Node], None], Callable[[Node], None]]] = {
-    "node killed": (Node.kill, Node.start),
-    "node stopped": (Node.stop, Node.start),
-    "node frozen": (Node.pause, Node.resume),
-    "node cut off": (Node.isolate, Node.rejoin),
+
+class Harm(NamedTuple):
+    """What is done to a node, and what undoes it."""
+
+    do: Callable[[Node], None]
+    undo: Callable[[Node], None]
+
+
+FAULTS = {
+    "node killed": Harm(Node.kill, Node.start),
+    "node stopped": Harm(Node.stop, Node.start),
+    "node frozen": Harm(Node.pause, Node.resume),
+    "node cut off": Harm(Node.isolate, Node.rejoin),
 }
 
 
@@ -38,37 +44,23 @@ class WithoutANode(Nemesis):
         return self._server
 
     def kinds(self) -> dict[str, dict[str, Fault]]:
-        return {EVERYWHERE: {name: partial(self._go_without, *how) for name, how in FAULTS.items()}}
+        return {
+            EVERYWHERE: {name: partial(self._go_without, harm) for name, harm in FAULTS.items()}
+        }
 
     @abstractmethod
-    def _go_without(
-        self,
-        harm: Callable[[Node], None],
-        undo: Callable[[Node], None],
-        place: Place,
-        chance: random.Random,
-    ) -> None: ...
-
-    def _wait_for_a_grant(self, places: Sequence[Place]) -> None:
-        seen, start = Seen(self._plan.directory), now()
-        eventually(lambda: seen.granted(places, start) > 0)
+    def _go_without(self, harm: Harm, place: Place, chance: random.Random) -> None: ...
 
 
 class OneWriter(WithoutANode):
     """All workers come to one node, through HAProxy. That one is away, so they move to the next."""
 
-    def _go_without(
-        self,
-        harm: Callable[[Node], None],
-        undo: Callable[[Node], None],
-        place: Place,
-        chance: random.Random,
-    ) -> None:
+    def _go_without(self, harm: Harm, place: Place, chance: random.Random) -> None:
         old = self.cluster.primary
-        harm(old)
+        harm.do(old)
         eventually(lambda: self.cluster.primary is not old)
-        self._wait_for_a_grant(self._crew.places)
-        undo(old)
+        wait_for_a_grant(self._plan.directory, self._crew.places)
+        harm.undo(old)
         self.cluster.settle()
 
 
@@ -86,21 +78,15 @@ class AllWriters(WithoutANode):
     def _home(self, place: Place) -> Node:
         return self.cluster.nodes[place.number % len(self.cluster.nodes)]
 
-    def _go_without(
-        self,
-        harm: Callable[[Node], None],
-        undo: Callable[[Node], None],
-        place: Place,
-        chance: random.Random,
-    ) -> None:
+    def _go_without(self, harm: Harm, place: Place, chance: random.Random) -> None:
         nodes, away = self.cluster.nodes, self._home(place)
         behind = [each for each in self._crew.places if self._home(each) is away]
         ahead = [each for each in self._crew.places if each not in behind]
-        harm(away)
+        harm.do(away)
         for each in behind[::2]:
             each.proxy.lead_to(nodes[nodes.index(away) - 1].url)
-        self._wait_for_a_grant([*ahead, *behind[::2]])
-        undo(away)
+        wait_for_a_grant(self._plan.directory, [*ahead, *behind[::2]])
+        harm.undo(away)
         self.cluster.settle()
         for each in behind[::2]:
             each.proxy.lead_to(away.url)

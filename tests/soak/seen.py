@@ -6,10 +6,12 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from tests.support import eventually
+
 from .checker import exclusion
 from .crew import Place
 from .facts import Facts, History
-from .history import YARDSTICK, Event, Tail, place_of
+from .history import YARDSTICK, Event, Tail, now, place_of
 from .ledger import Ledger
 
 PULSE = 0.1
@@ -50,3 +52,9 @@ class Seen(Tail):
         events = sorted(self._events, key=lambda event: event.at)
         _, found = exclusion(Facts(History(events, Ledger({}, []), names)))
         return bool(list(found))
+
+
+def wait_for_a_grant(directory: Path, places: Sequence[Place]) -> None:
+    """Wait until a worker in one of these places is told of another grant."""
+    seen, start = Seen(directory), now()
+    eventually(lambda: seen.granted(places, start) > 0)

@@ -32,7 +32,7 @@ _SOMEWHERE = "here'"
 
 _GATE_TABLE = "The largest fence of each name that has passed dblock_gate."
 
-#: Those that are for callers.
+#: The functions that are for callers.
 NAMES = ("acquire", "renew", "release", "show", "gate")
 
 
@@ -40,8 +40,8 @@ class FunctionStatements(WaiterStatements, LeaseStatements, RowStatements):
     """The statements that make the functions, find and drop them. They can be run again."""
 
     def create_functions(self) -> tuple[str, ...]:
-        there = self._there()
-        made = [function.create(self._mark) for function in there._functions()]
+        there, mark = self._there(), self._mark
+        made = [function.create(mark) for function in there._functions()]
         made.insert(0, there._gate_table())
         otherwise = "RAISE undefined_table USING MESSAGE = 'dblock has no tables here'"
         return tuple(self._placed(statement, otherwise) for statement in made)
