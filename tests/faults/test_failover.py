@@ -301,7 +301,7 @@ def test_a_server_that_cannot_serve(
     server = own_server(SERVERS[away.kind])
     db = new_database(away.kind, migrated=True, server=server)
     url = as_app(server, db)
-    with Locks(url, timeouts=Timeouts(connect=2, query=1, socket=2)) as locks:
+    with Locks(url, timeouts=Timeouts(connect=LONG, query=1, socket=2)) as locks:
         kept, lost = locks.lease("kept", ttl=20 * LONG), locks.lease("lost", ttl=20 * LONG)
         troubles = Troubles(locks, monkeypatch)
         assert kept.acquire()
