@@ -42,12 +42,14 @@ class Tables(Dialect):
         self.guard_table = self._named("guard")
         #: In what only reads.
         self.here_now = self._is_here(f"{self.locking} NOWAIT")
-        #: Whether the server is, or may be, a node of a Galera cluster.
-        self.clustered = self.place is None or self.place.clustered
+        #: Whether the server is known to be a node of a Galera cluster.
+        self.is_node = self.place is not None and self.place.clustered
+        #: Whether it is one, or may be.
+        self.clustered = self.place is None or self.is_node
         # The statement for a cluster has no look in it, since what it changes it reads with locks.
         # So there a look comes first; but not for the first row locks of a process, which would
         # wait for each other until the connections that look are made.
-        self.looks_itself = self.place is None or not self.place.clustered
+        self.looks_itself = not self.is_node
 
     @property
     def longest_patience(self) -> float:
@@ -80,7 +82,7 @@ class Tables(Dialect):
     def _in_order(self, query: Query[T]) -> Query[T]:
         """Let a node first catch up with what the others have committed, or a guard there would
         not see who has taken the name over."""
-        if self.place is None or not self.place.clustered:
+        if not self.is_node:
             return query
         return query._replace(sql=f"SET STATEMENT wsrep_sync_wait = 1 FOR {query.sql}")
 
