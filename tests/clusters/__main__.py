@@ -8,19 +8,21 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import click
 
+from tests.clusters.cluster import Cluster
 from tests.clusters.cost import costs
 from tests.clusters.galera import Galera, Writers
-from tests.clusters.measure import Cluster, measure
+from tests.clusters.measure import measure
 from tests.clusters.patroni import FRONTS, SETTING, Mode, Patroni
 from tests.clusters.replicas import Replicas
 from tests.servers.base import ServerMissing
 
 MISSING = 69  # EX_UNAVAILABLE
 #: What can be measured. Patroni's are told how many nodes there are.
-CLUSTERS: dict[str, Callable[..., Cluster]] = {
+CLUSTERS: dict[str, Callable[..., Cluster[Any]]] = {
     **{mode: partial(Patroni, mode) for mode in SETTING},
     "galera-one": partial(Galera, "one"),
     "galera-all": partial(Galera, "all"),
@@ -82,8 +84,7 @@ def galera(writers: Writers) -> None:
     with until_interrupted(), Galera(writers) as cluster:
         if writers == "one":
             click.echo(f"{'haproxy':10} {cluster.url}")
-        for number, node in enumerate(cluster.nodes, 1):
-            click.echo(f"{f'n{number}':10} {node.url} {node.directory}")
+        show_nodes(cluster)
         serve()
 
 
@@ -92,8 +93,7 @@ def replicas() -> None:
     """MariaDB with a semi-synchronous replica, and HAProxy in front."""
     with until_interrupted(), Replicas() as cluster:
         click.echo(f"{'haproxy':10} {cluster.url}")
-        for number, node in enumerate(cluster.nodes, 1):
-            click.echo(f"{f'n{number}':10} {node.url} {node.directory}")
+        show_nodes(cluster)
         serve()
 
 
@@ -106,6 +106,11 @@ def until_interrupted() -> Iterator[None]:
         sys.exit(MISSING)
     except KeyboardInterrupt:
         click.echo("ended")
+
+
+def show_nodes(cluster: Galera | Replicas) -> None:
+    for number, node in enumerate(cluster.nodes, 1):
+        click.echo(f"{f'n{number}':10} {node.url} {node.directory}")
 
 
 def serve() -> None:

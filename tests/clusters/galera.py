@@ -73,11 +73,7 @@ class Node(MariaDB):
 
     @property
     def synced(self) -> bool:
-        return self.status(STATE) == SYNCED
-
-    def status(self, name: str) -> str:
-        ((_, value),) = execute(self.url, f"SHOW GLOBAL STATUS LIKE '{name}'", read_timeout=5)
-        return str(value)
+        return self.status(STATE, read_timeout=BRIEFLY) == SYNCED
 
     @property
     def writable(self) -> bool:
@@ -93,7 +89,8 @@ class Node(MariaDB):
         A node that was paused may take itself to be in the one from before.
         """
         with contextlib.suppress(DBAPIError):
-            return self.status("wsrep_cluster_conf_id") if self.writable else None
+            if self.writable:
+                return self.status("wsrep_cluster_conf_id", read_timeout=BRIEFLY)
         return None
 
     def catches_up(self) -> bool:

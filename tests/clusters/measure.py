@@ -11,6 +11,7 @@ from typing import Any
 
 from dblock import DBLockError, Locks
 from dblock.schema import upgrade
+from tests.clusters.cluster import Cluster
 from tests.clusters.galera import Galera
 from tests.clusters.patroni import Patroni
 from tests.support import eventually
@@ -18,7 +19,6 @@ from tests.support import eventually
 TTL = 5.0
 DATABASE, NAME = "measured", "report"
 
-Cluster = Patroni | Galera
 Faults = Mapping[str, Callable[[Any], None]]
 
 #: What happens to the node that grants.
@@ -31,7 +31,7 @@ OF_PATRONI: Faults = {
 OF_GALERA: Faults = {"node killed": Galera.kill, "node frozen": Galera.pause}
 
 
-def measure(cluster: Cluster, times: int) -> Iterator[tuple[str, float, float, float]]:
+def measure(cluster: Cluster[Any], times: int) -> Iterator[tuple[str, float, float, float]]:
     """Of each fault: the shortest, the median and the longest time."""
     with cluster:
         cluster.create_database(DATABASE)
@@ -41,7 +41,7 @@ def measure(cluster: Cluster, times: int) -> Iterator[tuple[str, float, float, f
             yield name, took[0], statistics.median(took), took[-1]
 
 
-def _next_grant(cluster: Cluster, fault: Callable[[Any], None]) -> float:
+def _next_grant(cluster: Cluster[Any], fault: Callable[[Any], None]) -> float:
     """The holder has just renewed its lease when the fault comes, and does not do so again."""
     here, there = cluster.url_for(DATABASE), _elsewhere(cluster)
     with Locks(here) as locks, Locks(there) as others, ThreadPoolExecutor() as pool:
@@ -60,7 +60,7 @@ def _next_grant(cluster: Cluster, fault: Callable[[Any], None]) -> float:
     return end - start
 
 
-def _elsewhere(cluster: Cluster) -> str:
+def _elsewhere(cluster: Cluster[Any]) -> str:
     """Where the waiter is: at the holder's node, or the one that follows it; but if all nodes are
     written to, at one that nothing happens to."""
     if isinstance(cluster, Galera) and cluster.writers == "all":

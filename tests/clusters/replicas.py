@@ -57,7 +57,7 @@ class Node(MariaDB):
         One that is ``alone`` would wait for ever for a replica, so it is told not to.
         """
         execute(self.url, "STOP SLAVE IO_THREAD")
-        eventually(lambda: self._has(self._status()["Gtid_IO_Pos"]))
+        eventually(lambda: self._has(self._heard_of()["Gtid_IO_Pos"]))
         if alone:
             execute(self.url, "SET GLOBAL rpl_semi_sync_master_enabled = OFF")
         execute(self.url, "STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL read_only = OFF")
@@ -75,12 +75,12 @@ class Node(MariaDB):
     @property
     def is_waiting(self) -> bool:
         """Whether a commit waits for the replica."""
-        return self._variable("rpl_semi_sync_master_wait_sessions") != "0"
+        return self.status("rpl_semi_sync_master_wait_sessions") != "0"
 
     @property
     def is_heard(self) -> bool:
         """Whether a replica acknowledges what it commits."""
-        return self._variable("rpl_semi_sync_master_clients") == "1"
+        return self.status("rpl_semi_sync_master_clients") == "1"
 
     @property
     def is_primary(self) -> bool:
@@ -92,11 +92,8 @@ class Node(MariaDB):
     def _has(self, position: str) -> bool:
         return execute(self.url, f"SELECT MASTER_GTID_WAIT('{position}', 1)") == [(0,)]
 
-    def _variable(self, name: str) -> str:
-        ((_, value),) = execute(self.url, f"SHOW GLOBAL STATUS LIKE '{name}'")
-        return str(value)
-
-    def _status(self) -> dict[str, Any]:
+    def _heard_of(self) -> dict[str, Any]:
+        """How far it has come as a replica."""
         connection = pymysql.connect(host=self.address, port=self.port, user="root")
         with connection, connection.cursor(pymysql.cursors.DictCursor) as cursor:
             cursor.execute("SHOW SLAVE STATUS")

@@ -107,6 +107,11 @@ class MariaDB(_Databases, OwnServer):
     def _probe(self) -> None:
         execute(self.url, "SELECT 1", connect_timeout=5, read_timeout=5)
 
+    def status(self, name: str, **options: float) -> str:
+        """What the server counts under a name; the driver's options say how long it may take."""
+        ((_, value),) = execute(self.url, f"SHOW GLOBAL STATUS LIKE '{name}'", **options)
+        return str(value)
+
 
 class LoneNode(MariaDB):
     """A node of a Galera cluster without any others, and without the library to reach them.

@@ -6,26 +6,25 @@ import contextlib
 import random
 import signal
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from functools import partial
 
 from tests.clusters.patroni import Node, Patroni
-from tests.servers import execute, reaper
+from tests.servers import Server, execute, reaper
 from tests.support import eventually
 
+from .cluster_faults import ClusterNemesis, Harm
 from .crew import Place
 from .history import now
-from .nemesis import EVERYWHERE, Fault, Nemesis
-from .seen import Seen, wait_for_a_grant
+from .nemesis import EVERYWHERE, Fault
+from .seen import Seen
 
 # Commits that a server does not tell of before a standby has them.
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 GRANTS = 20  # that the new primary of two has to have told before one is enough
 
 
-class Clustered(Nemesis):
-    """One fault after the other; the cluster is whole again before the next."""
-
-    between: ClassVar[dict[str, float]] = {EVERYWHERE: 0.5}
+class Clustered(ClusterNemesis):
+    """What happens to any Patroni cluster."""
 
     @property
     def cluster(self) -> Patroni:
@@ -42,9 +41,10 @@ class Clustered(Nemesis):
                 "database killed": self._kill_database,
                 "switchover": self._switch_over,
                 "two switchovers": self._switch_over_twice,
-                "machine killed": self._kill,
-                "machine frozen": self._freeze,
-                "machine cut off": self._cut,
+                "machine killed": partial(self._go_without, Harm(Node.kill, Node.start)),
+                # It is back as a primary, until its Patroni finds out that it is none.
+                "machine frozen": partial(self._go_without, Harm(Node.pause, Node.resume)),
+                "machine cut off": partial(self._go_without, Harm(Node.cut, Node.resume)),
                 "machine cut off with clients": self._cut_with_clients,
             }
         }
@@ -61,27 +61,6 @@ class Clustered(Nemesis):
         """The second one as soon as it can be: in the pause after the first."""
         self.cluster.switch_over()
         self._switch_over(place, chance)
-
-    def _kill(self, place: Place, chance: random.Random) -> None:
-        old = self.cluster.primary
-        old.kill()
-        self._look_at_the_next(old)
-        old.start()
-        self.cluster.settle()
-
-    def _freeze(self, place: Place, chance: random.Random) -> None:
-        old = self.cluster.primary
-        old.pause()
-        self._look_at_the_next(old)
-        old.resume()  # as a primary, until its Patroni finds out that it is none
-        self.cluster.settle()
-
-    def _cut(self, place: Place, chance: random.Random) -> None:
-        old = self.cluster.primary
-        old.cut()
-        self._look_at_the_next(old)
-        old.resume()
-        self.cluster.settle()
 
     def _cut_with_clients(self, place: Place, chance: random.Random) -> None:
         """No standby hears of what the old primary still does for the clients on its side."""
@@ -105,10 +84,9 @@ class Clustered(Nemesis):
         for each in behind:
             each.proxy.lead_to(self.cluster.url)
 
-    def _look_at_the_next(self, old: Node) -> None:
-        """Wait until there is another primary, and it has granted something."""
-        assert self.cluster.primary is not old
-        wait_for_a_grant(self._plan.directory, self._crew.places)
+    def _look_at_the_next(self, old: Server) -> None:
+        assert self.cluster.primary is not old  # which answers nobody any more
+        super()._look_at_the_next(old)
 
 
 class Lagging(Clustered):

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import random
-from abc import abstractmethod
-from collections.abc import Callable
 from functools import partial
-from typing import ClassVar, NamedTuple
 
 from tests.clusters.galera import Galera, Node
 from tests.servers import Server
-from tests.support import eventually
 
+from .cluster_faults import ClusterNemesis, Harm
 from .crew import Crew, Place
-from .nemesis import EVERYWHERE, Fault, Nemesis
+from .nemesis import EVERYWHERE, Fault
 from .plan import Plan
 from .seen import wait_for_a_grant
-
-
-class Harm(NamedTuple):
-    """What is done to a node, and what undoes it."""
-
-    do: Callable[[Node], None]
-    undo: Callable[[Node], None]
-
 
 FAULTS = {
     "node killed": Harm(Node.kill, Node.start),
@@ -33,10 +22,8 @@ FAULTS = {
 }
 
 
-class WithoutANode(Nemesis):
-    """One node after the other is away; the cluster is whole again before the next."""
-
-    between: ClassVar[dict[str, float]] = {EVERYWHERE: 0.5}
+class WithoutANode(ClusterNemesis):
+    """One node after the other is away."""
 
     @property
     def cluster(self) -> Galera:
@@ -48,20 +35,9 @@ class WithoutANode(Nemesis):
             EVERYWHERE: {name: partial(self._go_without, harm) for name, harm in FAULTS.items()}
         }
 
-    @abstractmethod
-    def _go_without(self, harm: Harm, place: Place, chance: random.Random) -> None: ...
-
 
 class OneWriter(WithoutANode):
     """All workers come to one node, through HAProxy. That one is away, so they move to the next."""
-
-    def _go_without(self, harm: Harm, place: Place, chance: random.Random) -> None:
-        old = self.cluster.primary
-        harm.do(old)
-        eventually(lambda: self.cluster.primary is not old)
-        wait_for_a_grant(self._plan.directory, self._crew.places)
-        harm.undo(old)
-        self.cluster.settle()
 
 
 class AllWriters(WithoutANode):
