@@ -154,6 +154,14 @@ def test_the_bound_grows_with_the_yardstick(story: Waits, late: float, broken: s
     assert story.broken() == broken
 
 
+def test_the_slowest_of_many_yardsticks_counts(story: Waits) -> None:
+    story.granted(Y, 0.5, LATE + STEPS * 0.05, 2, released=4.0)
+    story.yardstick(-9.0, 1.15)  # due long before, and over only in the span: 10 s late
+    for pulse in range(20):
+        story.yardstick(pulse / 10, pulse / 10 + 0.001)
+    assert not story.broken()
+
+
 def test_a_yardstick_that_has_not_come_back(story: Waits) -> None:
     story.granted(Y, 0.5, LATE + 1.0, 2, released=4.0)
     story.begin(2.0, Z, "yardstick", due=2.1)

@@ -159,13 +159,29 @@ class Times:
 
     def lateness(self, span: Span) -> float:
         """By how much the slowest yardstick was late, of those that were to be over in a span."""
+        dues, ends, slowest = self._pulses
         late = 0.0
-        for one in self.yardsticks:
-            due = float(one.sent.detail["due"])
-            end = one.end.at if one.end else self.lives[one.sent.process][1]
-            if touch((due, end), span):
-                late = max(late, min(end, span[1]) - due)
+        # A yardstick that was due earlier than that was over before the span.
+        for at in range(bisect_left(dues, span[0] - slowest), bisect_right(dues, span[1])):
+            if touch((dues[at], ends[at]), span):
+                late = max(late, min(ends[at], span[1]) - dues[at])
         return late
+
+    @cached_property
+    def _pulses(self) -> tuple[list[float], list[float], float]:
+        """When each yardstick was due, in order, when it was over, and the longest of the delays.
+
+        A long run has hundreds of thousands, and many a span asks for them.
+        """
+        both = sorted(
+            (
+                float(one.sent.detail["due"]),
+                one.end.at if one.end else self.lives[one.sent.process][1],
+            )
+            for one in self.yardsticks
+        )
+        slowest = max((end - due for due, end in both), default=0.0)
+        return [due for due, _ in both], [end for _, end in both], slowest
 
     def allowance(self, span: Span, events: list[Event]) -> float:
         """The seconds that faults around a span may cost those who did these events."""
