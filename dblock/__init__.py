@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .counter import Counter
     from .cron import CronJob
-    from .detached import DetachedHold, DetachedLease
+    from .detached import DetachedHold, DetachedLease, DetachedSemaphore
     from .election import Election, Leadership
     from .errors import (
         Conflict,
@@ -63,6 +63,7 @@ __all__ = [
     "DeadlockDetected",
     "DetachedHold",
     "DetachedLease",
+    "DetachedSemaphore",
     "Election",
     "InProgress",
     "KeyReused",
@@ -107,6 +108,7 @@ _HOMES = {
     "Danger": "protocol.schedule",
     "DetachedHold": "detached",
     "DetachedLease": "detached",
+    "DetachedSemaphore": "detached",
     "Election": "election",
     "Leader": "lock_state",
     "Leadership": "election",

@@ -36,6 +36,8 @@ T = TypeVar("T")
 
 # Statements are short, so a few connections serve many threads.
 CONNECTIONS = 8
+#: Of an owner label, in characters: the tables have room for so many.
+OWNER_MAX = 255
 
 
 _host = cache(socket.gethostname)
@@ -43,7 +45,7 @@ _host = cache(socket.gethostname)
 
 @lru_cache(maxsize=256)
 def _owner(pid: int, label: str) -> str:
-    return f"{_host()} pid {pid}{' ' if label else ''}{label}"[:255]
+    return f"{_host()} pid {pid}{' ' if label else ''}{label}"[:OWNER_MAX]
 
 
 class Database:

@@ -1,21 +1,28 @@
-"""A lease that no handle holds: whoever knows its token takes, renews and releases it."""
+"""Leases that no handle holds: a process that knows the token takes, renews and releases them."""
 
 from __future__ import annotations
 
+import contextlib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
 from .arguments import Seconds, check_ttl, check_wait
-from .errors import DBLockError, LockLost, Unavailable
+from .election import check_value
+from .errors import DBLockError, LockLost, NotAcquired, Unavailable
 from .events import Kind, outcome, tell, wanted
 from .lease import Lease
 from .lease_options import LeaseOptions, plan
-from .protocol import by_token, release
+from .protocol import by_token, election
 from .protocol.attach import Detached, exchange
-from .protocol.by_token import TokenAttempt
+from .protocol.by_token import TokenAttempt, TokenSharedAttempt, TokenSlotAttempt
 from .protocol.deadline import Deadline
-from .protocol.lease import Held, LeaseRequest
+from .protocol.doubt import Doubt
+from .protocol.lease import Held, LeaseRequest, Refused
+from .protocol.tokens import for_reader
+from .semaphore import Semaphore
+from .shared import SharedLease
 
 if TYPE_CHECKING:
     from .database import Database
@@ -26,7 +33,7 @@ class DetachedHold:
     """A lease as it was taken or renewed by its token.
 
     ``name``
-        the name that the token holds.
+        the name that the token holds. If it is a semaphore's slot, that is a name as ``api#2``.
     ``fence``
         its fencing token; see :attr:`Lease.fence`.
     ``expires_in``
@@ -42,18 +49,10 @@ class DetachedHold:
     repeated: bool = False
 
 
-class DetachedLease:
-    """A lease by its token alone, made by :meth:`Locks.detached`.
+class ByToken(ABC):
+    """What is taken by a token alone: what leases and semaphores have in common."""
 
-    The token is the hold. Nothing in this process renews the lease, releases it, or remembers it.
-    Any process that knows the token can renew and release it. After a lost reply call the method
-    again: a token that has the name already gets the same hold, with the same fence.
-
-    ``token`` has to be new for each hold, and is secret. It is 32 hexadecimal digits; without one a
-    random token is made. ``owner`` is a text that tells people who the holder is.
-    """
-
-    strategy = "lease"
+    strategy: ClassVar[str]
 
     def __init__(self, database: Database, options: LeaseOptions, token: str, owner: str) -> None:
         self.name = options.name
@@ -71,17 +70,17 @@ class DetachedLease:
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             f"{self!r} has connections, which you cannot send to another process: send the name "
-            "and the token, and call locks.detached(name, token) there"
+            "and the token, and make it there from Locks"
         )
 
     def take(self, ttl: Seconds = 30.0, wait: Seconds | None = 0.0) -> DetachedHold:
-        """Take the lease for ``ttl`` seconds. One round trip if the name is free.
+        """Take it for ``ttl`` seconds.
 
-        If the token has the name already, its hold is renewed. While another holds the name, wait
-        in its queue for up to ``wait`` seconds, or for ever if that is None.
+        If the token holds it already, that hold is renewed. Otherwise wait for other holders for up
+        to ``wait`` seconds, or for ever if that is None.
 
-        Raises NotAcquired if another holds the name. Raises OutcomeUnknown if no reply came: take
-        it again, with the same token.
+        Raises NotAcquired if others hold it. Raises OutcomeUnknown if no reply came: take it again,
+        with the same token.
         """
         seconds = check_ttl(ttl)
         patience = None if wait is None else check_wait(wait)
@@ -96,84 +95,53 @@ class DetachedLease:
         return hold
 
     def _take(self, ttl: float, wait: float | None, start: float) -> DetachedHold:
-        names = self._database.contenders.names
-        attempt = self._attempt(ttl, start)
-        taking = by_token.take(attempt, look_first=names.taken(self.name))
-        answer = self._database.run(taking)
+        attempt = self._attempt(ttl)
+        answer = self._take_now(attempt)
         if isinstance(answer, Held):
-            names.note(self.name, answer.contended, self._runtime.now())
-            return self._hold(answer, start, repeated=attempt.repeated)
-        names.note_refusal(self.name)
+            return self._hold(attempt, answer, start)
         if wait == 0:
-            raise self._database.not_acquired(self.name, answer, wait)
+            raise self._refusal(attempt, answer)
         # It waits with a token that nobody else knows. So what it gets can be given back if the
         # caller is cancelled, although the caller may have asked again with its own token.
-        waiting = _WaitingLease(
-            self._database, self._options._replace(plan=plan(ttl, False, None, None))
-        )
+        waiting = self._waiting(self._options._replace(plan=plan(ttl, False, None, None)))
         left = None if wait is None else max(0.0, start + wait - self._runtime.now())
-        refused = waiting.try_within(left)
-        if refused is not None:  # perhaps by the same token: another call with it came first
-            answer = self._database.run(by_token.take(attempt, look_first=True))
-            if isinstance(answer, Held):
-                return self._hold(answer, start, repeated=attempt.repeated)
-            raise refused
-        # A caller that is cancelled from here on leaves a hold, which expires.
-        held = self._runtime.finish(partial(waiting.hand_over, self._request(ttl)))
-        assert held is not None  # it is waited for
-        return self._hold(held, start, repeated=False)
+        refusal, attempt = waiting.try_within(left), self._attempt(ttl)
+        if refusal is None:
+            # A caller that is cancelled from here on leaves a hold, which expires.
+            handed = self._runtime.finish(partial(waiting.hand_over, attempt))
+            assert handed is not None  # it is waited for
+            return self._hold(attempt, handed, start)
+        # Perhaps by the same token: another call with it came first.
+        answer = self._take_now(attempt)
+        if isinstance(answer, Held):
+            return self._hold(attempt, answer, start)
+        raise refusal
 
-    def renew(self, ttl: Seconds = 30.0) -> DetachedHold:
-        """Let the lease expire ``ttl`` seconds from now. One round trip.
+    # --- what is different for each ----------------------------------------------------------
 
-        Raises LockLost if the token does not hold the name, and Unavailable if the database cannot
-        be reached: then the lease may be as it was, or renewed.
-        """
-        seconds, start = check_ttl(ttl), self._runtime.now()
-        self._refuse_as_writer("renewed")
-        held = self._database.run(
-            by_token.renew(
-                self._database.dialect,
-                self.name,
-                self.token,
-                seconds,
-                self._database.timeouts.socket,
-                start,
-            )
-        )
-        return self._hold(held, start, repeated=True)
+    @abstractmethod
+    def _attempt(self, ttl: float) -> TokenAttempt: ...
 
-    def release(self) -> None:
-        """Release the lease. One round trip if nobody waits for it.
+    @abstractmethod
+    def _waiting(self, options: LeaseOptions) -> _Waiting: ...
 
-        Raises LockLost if the token does not hold the name, as after an earlier release.
-        """
-        start = self._runtime.now()
-        self._refuse_as_writer("released")
-        self._runtime.finish(partial(self._release, start))
+    def _take_now(self, attempt: TokenAttempt) -> Held | Refused:
+        """Take it without waiting for another holder."""
+        return self._database.run(by_token.take(attempt, look_first=True))
 
-    def _release(self, start: float) -> None:
-        database = self._database
-        database.run(
-            release.release(
-                database.dialect, self.name, self.token, None, database.timeouts.socket, start
-            )
-        )
+    def _refusal(self, attempt: TokenAttempt, refused: Refused) -> NotAcquired:
+        return self._database.not_acquired(self.name, refused, 0.0)
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _request(self, ttl: float) -> LeaseRequest:
-        # Most names have a row. The statement for those without one would take a hold that the
-        # token has already for a new one.
-        return LeaseRequest(self.name, self.token, self.owner, ttl, known=True)
+    def _deadline(self) -> Deadline:
+        """Return the deadline of a try that waits for nobody, and settles what became of it."""
+        now = self._runtime.now()
+        return Deadline(now, 0.0, self._database.timeouts.socket, now)
 
-    def _attempt(self, ttl: float, start: float) -> TokenAttempt:
-        dialect = self._database.dialect
-        deadline = Deadline(start, 0.0, dialect.timeouts.socket, start)
-        return TokenAttempt(dialect, self._request(ttl), deadline)
-
-    def _hold(self, held: Held, start: float, *, repeated: bool) -> DetachedHold:
-        return DetachedHold(self.name, held.fence, held.term.deadline - start, repeated)
+    def _hold(self, attempt: TokenAttempt, held: Held, start: float) -> DetachedHold:
+        expires_in = held.term.deadline - start
+        return DetachedHold(attempt.request.name, held.fence, expires_in, attempt.repeated)
 
     def _refuse_as_writer(self, doing: str) -> None:
         if self._database.dialect.one_writer:
@@ -184,26 +152,230 @@ class DetachedLease:
             tell(kind, self.strategy, self.name, self._runtime.now() - start, error, again=False)
 
 
-class _WaitingLease(Lease):
-    """The lease that waits for a name in the stead of a detached one. No event tells of it."""
+class DetachedLease(ByToken):
+    """A lease by its token alone, made by :meth:`Locks.detached`.
 
+    The token is the hold. Nothing in this process renews the lease, releases it, or remembers it.
+    Any process that knows the token can renew and release it. After a lost reply call the method
+    again: a token that has the name already gets the same hold, with the same fence.
+
+    A take, a renewal and a release cost one round trip each, if the name is free and no process
+    waits for it. A shared lease costs one more each.
+    """
+
+    strategy = "lease"
+
+    def __init__(self, database: Database, options: LeaseOptions, token: str, owner: str) -> None:
+        super().__init__(database, options, token, owner)
+        self._proclaimed = Doubt()  # values that had no reply
+
+    def _attempt(self, ttl: float) -> TokenAttempt:
+        # Most names have a row. The statement for those without one would take a hold that the
+        # token has already for a new one.
+        request = LeaseRequest(self.name, self.token, self.owner, ttl, known=True)
+        return TokenAttempt(self._database.dialect, request, self._deadline())
+
+    def _waiting(self, options: LeaseOptions) -> _Waiting:
+        return _WaitingLease(self._database, options)
+
+    def _take_now(self, attempt: TokenAttempt) -> Held | Refused:
+        names = self._database.contenders.names
+        taking = by_token.take(attempt, look_first=names.taken(self.name))
+        answer = self._database.run(taking)
+        if isinstance(answer, Held):
+            names.note(self.name, answer.contended, self._runtime.now())
+        else:
+            names.note_refusal(self.name)
+        return answer
+
+    @property
+    def _proof(self) -> str:
+        """The token as the tables have it."""
+        return self.token
+
+    def renew(self, ttl: Seconds = 30.0) -> DetachedHold:
+        """Let the lease expire ``ttl`` seconds from now.
+
+        Raises LockLost if the token does not hold the name, and Unavailable if the database cannot
+        be reached: then the lease may be as it was, or renewed.
+        """
+        seconds, start = check_ttl(ttl), self._runtime.now()
+        self._refuse_as_writer("renewed")
+        database = self._database
+        held = database.run(
+            by_token.renew(
+                database.dialect, self.name, self._proof, seconds, database.timeouts.socket, start
+            )
+        )
+        expires_in = held.term.deadline - start
+        return DetachedHold(self.name, held.fence, expires_in, repeated=True)
+
+    def release(self) -> None:
+        """Release the lease.
+
+        Raises LockLost if the token does not hold the name, as after an earlier release.
+        """
+        self._refuse_as_writer("released")
+        self._runtime.finish(self._release)
+
+    def _release(self) -> None:
+        database, now = self._database, self._runtime.now()
+        database.run(
+            by_token.release_by_token(
+                database.dialect, self.name, self._proof, database.timeouts.socket, now
+            )
+        )
+
+    def proclaim(self, value: Any) -> None:
+        """Publish ``value`` with the lease, as a leader does; see :meth:`Leadership.proclaim`.
+
+        Two round trips. Observers of the name's election see the value until the lease is over.
+
+        Raises LockLost if the token does not hold the name, Unavailable if nothing was written, and
+        OutcomeUnknown if the reply was lost: proclaim the value again.
+        """
+        text, database = check_value(value), self._database
+        self._refuse_as_writer("proclaimed for")
+        patience, now = database.timeouts.socket, self._runtime.now()
+        held, now = database.run(
+            by_token.find(database.dialect, self.name, self.token, patience, now)
+        )
+        database.run(
+            election.proclaim(
+                database.dialect,
+                self.name,
+                self.token,
+                lambda: held,
+                text,
+                self._proclaimed,
+                patience,
+                now,
+            ),
+            orphaned=self._proclaimed.sessions,
+        )
+
+
+class DetachedSharedLease(DetachedLease):
+    """A share of a name by its token alone, made by :meth:`Locks.detached` with ``shared=True``.
+
+    See :class:`DetachedLease`, and :class:`SharedLease` for what readers share.
+    """
+
+    strategy = "shared"
+
+    def proclaim(self, value: Any) -> NoReturn:
+        """Raise TypeError: a name that is shared has no leader."""
+        raise TypeError(f"readers share {self.name!r}, so none of them is its leader")
+
+    @property
+    def _proof(self) -> str:
+        return for_reader(self.token)
+
+    def _attempt(self, ttl: float) -> TokenSharedAttempt:
+        request = LeaseRequest(self.name, self._proof, self.owner, ttl, known=True, shares=True)
+        return TokenSharedAttempt(self._database.dialect, request, self._deadline())
+
+    def _waiting(self, options: LeaseOptions) -> _Waiting:
+        return _WaitingSharedLease(self._database, options)
+
+
+class DetachedSemaphore(ByToken):
+    """A semaphore whose slots are taken by token, made by :meth:`Locks.detached_semaphore`.
+
+    A slot is a lease. Renew and release it by its name and the token::
+
+        slot = locks.detached_semaphore("api", 3, token).take(ttl=60)
+        locks.detached(slot.name, token).renew(ttl=60)
+
+    Two calls at the same time with one token may take two slots; then one of the two expires.
+    """
+
+    strategy = "semaphore"
+
+    def __init__(
+        self, database: Database, options: LeaseOptions, token: str, owner: str, limit: int
+    ) -> None:
+        super().__init__(database, options, token, owner)
+        self.limit = limit
+
+    def _attempt(self, ttl: float) -> TokenSlotAttempt:
+        return TokenSlotAttempt(
+            self._database.dialect,
+            LeaseRequest(self.name, self.token, self.owner, ttl),
+            self._deadline(),
+            name=self.name,
+            limit=self.limit,
+            first=int(self._runtime.random() * self.limit),
+        )
+
+    def _waiting(self, options: LeaseOptions) -> _WaitingSemaphore:
+        return _WaitingSemaphore(self._database, _WaitingLease(self._database, options), self.limit)
+
+    def _refusal(self, attempt: TokenAttempt, refused: Refused) -> NotAcquired:
+        assert isinstance(attempt, TokenSlotAttempt)
+        return self._waiting(self._options)._refusal(refused, attempt, 0.0)
+
+
+# --- what waits in the stead of a token ------------------------------------------------------
+
+
+class _Waiting(Protocol):
+    """A handle that waits with a token of its own. No event tells of it."""
+
+    def try_within(self, wait: float | None) -> NotAcquired | None: ...
+
+    def hand_over(self, attempt: TokenAttempt) -> Held:
+        """Let the hold go on with the token of an attempt."""
+
+
+class _WaitingLease(Lease):
     def _tell(self, *event: Any, **how: Any) -> None:
         pass
 
-    def hand_over(self, request: LeaseRequest) -> Held:
-        """Let the hold go on with the token of a request."""
+    def hand_over(self, attempt: TokenAttempt) -> Held:
         database, hold = self._database, self._holds.get(ending=True)
+        request, patience = attempt.request, database.timeouts.socket
         try:
             self._end(hold, request.ttl)
             detached = Detached(self.name, hold.token, hold.lease.fence)
-            patience, now = database.dialect.timeouts.socket, self._runtime.now()
-            held, now = database.run(exchange(database.dialect, detached, request, patience, now))
+            held, now = database.run(
+                exchange(database.dialect, detached, request, patience, self._runtime.now())
+            )
         except LockLost as loss:
-            raise Unavailable(
-                f"{self.name!r} was granted, and lost before dblock could tell that: {loss}. Take "
-                "it again",
-                name=self.name,
-            ) from loss
+            raise _lost_again(self.name) from loss
         if held.term.over(now):
             raise by_token.late(self.name, request.ttl)
         return held
+
+
+class _WaitingSharedLease(SharedLease):
+    def _tell(self, *event: Any, **how: Any) -> None:
+        pass
+
+    def hand_over(self, attempt: TokenAttempt) -> Held:
+        """Join the readers with the token as well, past those who wait: this one waits no more."""
+        assert isinstance(attempt, TokenSharedAttempt)
+        attempt.past = True
+        held = self._database.run(by_token.take(attempt, look_first=True))
+        with contextlib.suppress(DBLockError):  # otherwise its share expires
+            self._release()
+        if isinstance(held, Held):
+            return held
+        raise _lost_again(self.name)
+
+
+class _WaitingSemaphore(Semaphore):
+    def _tell(self, *event: Any, **how: Any) -> None:
+        pass
+
+    def hand_over(self, attempt: TokenAttempt) -> Held:
+        slot = self.slot
+        assert isinstance(slot, _WaitingLease)
+        attempt.request.name = slot.name
+        return slot.hand_over(attempt)
+
+
+def _lost_again(name: str) -> Unavailable:
+    return Unavailable(
+        f"{name!r} was granted, and lost before dblock could tell that: take it again", name=name
+    )

@@ -18,6 +18,7 @@ from .arguments import (
     check_count,
     check_detached,
     check_fair,
+    check_flag,
     check_idle,
     check_label,
     check_limit,
@@ -30,8 +31,8 @@ from .arguments import (
 )
 from .attached import AttachedLease
 from .cron import Cron, Job
-from .database import Database
-from .detached import DetachedLease
+from .database import OWNER_MAX, Database
+from .detached import DetachedLease, DetachedSemaphore, DetachedSharedLease
 from .election import Election
 from .errors import LockLost
 from .holding.callers import CallerRegistry, ThreadHolds
@@ -294,22 +295,35 @@ class Locks:
         return self.attached_class(self.database, options, detached)
 
     def detached(
-        self, name: str, token: str | None = None, *, owner: str | None = None
+        self,
+        name: str,
+        token: str | None = None,
+        *,
+        owner: str | None = None,
+        shared: bool = False,
     ) -> DetachedLease:
         """Return a lease on ``name`` that belongs to no process, but to its ``token``. No I/O.
 
-        ``token`` is 32 hexadecimal digits in lower case, random, and new for each hold; without it
-        a token is made. ``owner`` tells people who the holder is; without it the label of these
-        Locks does.
+        ``token`` is 32 hexadecimal digits in lower case, random, secret, and new for each hold;
+        without it a token is made. ``owner`` tells people who the holder is; without it the label
+        of these Locks does. ``shared`` as for :meth:`shared`: many hold the name at a time.
 
         Use it where the holder is not this process: a client of your service, a step of a workflow.
         See :class:`DetachedLease`.
         """
-        return self._detached(
-            check_name(name),
-            self.database.runtime.token(16) if token is None else check_token(token),
-            owner,
-        )
+        make = DetachedSharedLease if check_flag("shared", shared) else DetachedLease
+        return make(*self._by_token(check_name(name), token, owner))
+
+    def detached_semaphore(
+        self, name: str, limit: int, token: str | None = None, *, owner: str | None = None
+    ) -> DetachedSemaphore:
+        """Return a semaphore whose slots are taken by ``token``. No I/O.
+
+        ``limit`` is as for :meth:`semaphore`, the other arguments as for :meth:`detached`. See
+        :class:`DetachedSemaphore`.
+        """
+        by_token = self._by_token(check_semaphore(name), token, owner)
+        return DetachedSemaphore(*by_token, check_limit(limit))
 
     def detached_from(self, text: str, *, owner: str | None = None) -> DetachedLease:
         """Return the detached lease that the text of :meth:`Lease.detach` names. No I/O.
@@ -317,12 +331,15 @@ class Locks:
         So you can renew or release the hold without attaching it.
         """
         name, token, _ = check_detached(text)
-        return self._detached(name, token, owner)
+        return DetachedLease(*self._by_token(name, token, owner))
 
-    def _detached(self, name: str, token: str, owner: str | None) -> DetachedLease:
-        label = "" if owner is None else check_label(owner)
+    def _by_token(
+        self, name: str, token: str | None, owner: str | None
+    ) -> tuple[Database, LeaseOptions, str, str]:
+        label = "" if owner is None else check_label(owner)[:OWNER_MAX]
         options = LeaseOptions(name, plan(30.0, False, None, None), self.retry, label=label)
-        return DetachedLease(self.database, options, token, label or self.database.owner(""))
+        secret = self.database.runtime.token(16) if token is None else check_token(token)
+        return self.database, options, secret, label or self.database.owner("")
 
     def row(
         self,

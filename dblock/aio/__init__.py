@@ -19,7 +19,7 @@ except ImportError as error:
 
 from .counter import AsyncCounter
 from .cron import AsyncCronJob
-from .detached import AsyncDetachedLease
+from .detached import AsyncDetachedLease, AsyncDetachedSemaphore
 from .election import AsyncElection, AsyncLeadership
 from .handles import (
     AsyncHandle,
@@ -37,6 +37,7 @@ __all__ = [
     "AsyncCounter",
     "AsyncCronJob",
     "AsyncDetachedLease",
+    "AsyncDetachedSemaphore",
     "AsyncElection",
     "AsyncHandle",
     "AsyncLeadership",

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 from ..arguments import Seconds
-from ..detached import DetachedHold, DetachedLease
+from ..detached import ByToken, DetachedHold, DetachedLease, DetachedSemaphore
 from .handles import AsyncSurface
 
+S = TypeVar("S", bound=ByToken)
 
-class AsyncDetachedLease(AsyncSurface[DetachedLease]):
-    """A lease by its token alone, made by :meth:`AsyncLocks.detached`.
 
-    See :class:`dblock.DetachedLease`.
-    """
+class AsyncByToken(AsyncSurface[S]):
+    """What is taken by a token alone."""
 
     @property
     def name(self) -> str:
@@ -28,17 +29,39 @@ class AsyncDetachedLease(AsyncSurface[DetachedLease]):
         return self.sync.owner
 
     async def take(self, ttl: Seconds = 30.0, wait: Seconds | None = 0.0) -> DetachedHold:
-        """Take the lease, or renew it if the token has it; see :meth:`DetachedLease.take`.
+        """Take it, or renew it if the token has it; see :meth:`dblock.DetachedLease.take`.
 
         A caller that is cancelled while it waits leaves the queue. One that is cancelled after that
         may leave a hold, which expires.
         """
         return await self._home.run(self.sync.take, ttl, wait)
 
+
+class AsyncDetachedLease(AsyncByToken[DetachedLease]):
+    """A lease by its token alone, made by :meth:`AsyncLocks.detached`.
+
+    See :class:`dblock.DetachedLease`.
+    """
+
     async def renew(self, ttl: Seconds = 30.0) -> DetachedHold:
-        """Let the lease expire ``ttl`` seconds from now; see :meth:`DetachedLease.renew`."""
+        """Let the lease expire ``ttl`` seconds from now; see :meth:`dblock.DetachedLease.renew`."""
         return await self._home.run(self.sync.renew, ttl)
 
     async def release(self) -> None:
-        """Release the lease; see :meth:`DetachedLease.release`."""
+        """Release the lease; see :meth:`dblock.DetachedLease.release`."""
         await self._home.run(self.sync.release)
+
+    async def proclaim(self, value: Any) -> None:
+        """Publish ``value`` with the lease; see :meth:`dblock.DetachedLease.proclaim`."""
+        await self._home.run(self.sync.proclaim, value)
+
+
+class AsyncDetachedSemaphore(AsyncByToken[DetachedSemaphore]):
+    """A semaphore whose slots are taken by token, made by :meth:`AsyncLocks.detached_semaphore`.
+
+    See :class:`dblock.DetachedSemaphore`.
+    """
+
+    @property
+    def limit(self) -> int:
+        return self.sync.limit

@@ -32,7 +32,7 @@ from .adapters import ASYNC_ADAPTERS
 from .borrowing import AsyncBorrowable, sync_of
 from .counter import AsyncCounter
 from .cron import AsyncCron
-from .detached import AsyncDetachedLease
+from .detached import AsyncDetachedLease, AsyncDetachedSemaphore
 from .election import AsyncElection
 from .handles import (
     AsyncLease,
@@ -281,11 +281,24 @@ class AsyncLocks:
         )
 
     def detached(
-        self, name: str, token: str | None = None, *, owner: str | None = None
+        self,
+        name: str,
+        token: str | None = None,
+        *,
+        owner: str | None = None,
+        shared: bool = False,
     ) -> AsyncDetachedLease:
-        """Return a lease on ``name`` that belongs to its ``token``; see
-        :meth:`dblock.Locks.detached`."""
-        return AsyncDetachedLease(self._home, self.sync.detached(name, token, owner=owner))
+        """Return a lease that belongs to its ``token``; see :meth:`dblock.Locks.detached`."""
+        detached = self.sync.detached(name, token, owner=owner, shared=shared)
+        return AsyncDetachedLease(self._home, detached)
+
+    def detached_semaphore(
+        self, name: str, limit: int, token: str | None = None, *, owner: str | None = None
+    ) -> AsyncDetachedSemaphore:
+        """Return a semaphore whose slots are taken by ``token``; see
+        :meth:`dblock.Locks.detached_semaphore`."""
+        detached = self.sync.detached_semaphore(name, limit, token, owner=owner)
+        return AsyncDetachedSemaphore(self._home, detached)
 
     def detached_from(self, text: str, *, owner: str | None = None) -> AsyncDetachedLease:
         """Return the detached lease that the text of :meth:`AsyncLease.detach` names."""

@@ -19,9 +19,12 @@ from .attempt import Attempt
 from .epoch import consult, ended
 from .explain import explain
 from .faults import StatementError
-from .inspect import look, loss_by_token
+from .inspect import look, look_from, loss_by_token
 from .lease import Held, Refused
+from .release import release
 from .retry import PAUSE, retry_or_raise
+from .sharing import SharedAttempt
+from .slots import SlotAttempt
 from .state import LockRow, Renewal
 from .statements import Statements
 from .steps import Procedure, Sleep
@@ -30,7 +33,7 @@ from .tokens import is_shared
 
 
 class TokenAttempt(Attempt):
-    """How far one take has come."""
+    """How far one take of a lease has come."""
 
     #: The token was found to have the name.
     repeated = False
@@ -56,6 +59,28 @@ class TokenAttempt(Attempt):
             raise self.told(why) from why.__cause__
         yield from ()
         return None
+
+
+class TokenSharedAttempt(TokenAttempt, SharedAttempt):
+    """How far one take of a shared lease has come."""
+
+
+class TokenSlotAttempt(TokenAttempt, SlotAttempt):
+    """How far one take of a slot has come. A slot that the token has is found first: the statement
+    that takes any slot would take a second one."""
+
+    @property
+    def promising(self) -> bool:
+        return super().promising or self._rowless is not None or self.slots.limit is None
+
+    def ask(self) -> Procedure[Held | None]:
+        return SlotAttempt.take(self)
+
+    def find_hold(self) -> Procedure[Held | None]:
+        held = yield from super().find_hold()
+        if held is None:
+            self._check_limit()
+        return held
 
 
 def late(name: str, ttl: float) -> OutcomeUnknown:
@@ -117,6 +142,30 @@ def renew(
                 f"{name!r} could not be renewed, because its row is in use: try again", name=name
             )
         now = (yield Sleep(PAUSE)).now
+
+
+def release_by_token(
+    dialect: Statements, name: str, token: str, patience: float, start: float
+) -> Procedure[None]:
+    """Release the hold, or the share, that a token has. Raises LockLost if it has none."""
+    hold, reader, now = token, None, start
+    if is_shared(token):
+        hold, now = yield from _group(dialect, name, token, patience, start)
+        reader = token
+    yield from release(dialect, name, hold, None, patience, now, reader=reader)
+
+
+def find(
+    dialect: Statements, name: str, token: str, patience: float, now: float
+) -> Procedure[tuple[Held, float]]:
+    """Return the hold that a token has, and the time. Raises LockLost if it has none."""
+    state, reply = yield from look_from(dialect, name, patience, now)
+    loss = loss_by_token(state, name, token)
+    if loss is not None:
+        raise loss
+    assert state is not None
+    assert state.remaining is not None
+    return Held(state.fence, Term(reply.sent, state.remaining), reply.server), reply.now
 
 
 def _group(

@@ -237,12 +237,13 @@ def release(
         if dialect.can_notify and not contended and reader is None:
             contended = True
             continue
-        loss = yield from why_lost(dialect, name, token, held, reply.now)
+        proof = token if reader is None or held is not None else reader
+        loss = yield from why_lost(dialect, name, proof, held, reply.now)
         if loss is not None:
             if in_doubt:
                 return  # the try whose reply was lost had done it
             raise loss
-        if reader is not None:
+        if reader is not None and held is not None:
             return  # others share it; nobody but an earlier try has taken this one off the list
         until = reply.now + patience if until is None else until
         if reply.now >= until:

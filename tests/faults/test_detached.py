@@ -13,6 +13,7 @@ from tests.faults.conftest import GRANT, RELEASE, RENEW, Net
 from tests.faults.database import forget
 from tests.faults.proxy import SECONDS, Lose
 from tests.faults.test_handover import ATTACH
+from tests.faults.test_shared import JOIN, LEAVE
 from tests.servers import execute
 from tests.support import LONG, Threads, eventually, lock_row
 
@@ -163,3 +164,35 @@ def test_forgotten(volatile: Database) -> None:
             detached.renew(LONG)
         with pytest.raises(NotAcquired, match="crashed or failed over"):
             detached.take(LONG)
+
+
+# --- slots and shares ----------------------------------------------------------------------------
+
+
+@LOST
+def test_a_slot_that_is_lost(net: Net, what: Lose) -> None:
+    with net.direct.semaphore("api", 1):
+        pass  # its limit and its slot are there
+    lost = net.proxy.lose(what, GRANT)
+    slot = net.locks.detached_semaphore("api", 1, TOKEN).take(LONG)
+    assert lost.done.is_set()
+    assert slot.fence == 2
+    assert net.direct.detached(slot.name, TOKEN).renew(LONG).fence == 2
+    with pytest.raises(NotAcquired):
+        net.direct.detached_semaphore("api", 1).take(LONG)
+
+
+@LOST
+def test_a_share_that_is_joined_is_lost(net: Net, what: Lose) -> None:
+    with net.direct.shared("report", LONG) as reader:
+        lost = net.proxy.lose(what, JOIN)
+        detached = net.locks.detached("report", TOKEN, shared=True)
+        assert detached.take(LONG).fence == reader.fence
+        assert lost.done.is_set()
+        assert net.direct.show("report").readers == 2
+        lost = net.proxy.lose(what, LEAVE)
+        detached.release()
+        assert lost.done.is_set()
+        assert net.direct.show("report").readers == 1
+        with pytest.raises(LockLost):
+            detached.release()

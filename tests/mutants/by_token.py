@@ -29,15 +29,18 @@ BY_TOKEN = (
     Mutant(
         "two-calls-with-one-token-are-two-holders",
         SAME,
-        "DetachedLease._take",
-        "if isinstance(answer, Held):\n                return",
-        "if False:\n                return",
+        "ByToken._take",
+        "answer = self._take_now(attempt)\n"
+        "        if isinstance(answer, Held):\n"
+        "            return self._hold(attempt, answer, start)\n"
+        "        raise refusal",
+        "raise refusal",
         f"{TESTS}::test_two_calls_wait_with_one_token[threads-postgresql]",
     ),
     Mutant(
         "the-wait-is-not-counted",
         "a client counts from before its call, however long that waited",
-        "DetachedLease._hold",
+        "ByToken._hold",
         "held.term.deadline - start",
         "held.term.deadline - held.term.start",
         f"{TESTS}::test_the_time_of_the_wait_is_counted[threads-sqlite]",
@@ -46,10 +49,9 @@ BY_TOKEN = (
         "what-was-waited-for-keeps-the-waiters-token",
         "what a take is told to have, its token has",
         "_WaitingLease.hand_over",
-        "held, now = database.run(\n"
-        "                exchange(database.dialect, detached, request, patience, now)\n"
-        "            )",
-        "held = hold.lease",
+        "exchange(database.dialect, detached, request,",
+        "exchange(database.dialect, detached, __import__('dataclasses').replace("
+        "request, token=hold.token),",
         f"{TESTS}::test_waiting[threads-sqlite]",
     ),
     Mutant(
@@ -59,6 +61,30 @@ BY_TOKEN = (
         "if token in state.members:",
         "if state.held:",
         f"{NO_HOLD}[threads-sqlite]",
+    ),
+    Mutant(
+        "a-token-takes-a-second-slot",
+        SAME,
+        "ByToken._take_now",
+        "look_first=True",
+        "look_first=False",
+        "tests/contract/test_detached_kinds.py::test_a_slot[threads-sqlite]",
+    ),
+    Mutant(
+        "a-reader-that-has-waited-keeps-its-own-share",
+        "the last reader that is released frees the name",
+        "_WaitingSharedLease.hand_over",
+        "self._release()",
+        "pass",
+        "tests/contract/test_detached_kinds.py::test_readers_wait_for_a_writer[threads-sqlite]",
+    ),
+    Mutant(
+        "a-share-whose-release-had-no-reply-is-busy",
+        "a release whose reply was lost has done it",
+        "release.release",
+        "if reader is not None and held is not None:",
+        "if False:",
+        "tests/faults/test_shared.py::test_a_lost_reply_to_leaving_is_settled[postgresql-threads-Lose.REPLY]",
     ),
     Mutant(
         "a-hold-of-another-epoch-is-in-use",

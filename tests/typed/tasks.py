@@ -15,6 +15,7 @@ from dblock.aio import (
     AsyncCounter,
     AsyncCronJob,
     AsyncDetachedLease,
+    AsyncDetachedSemaphore,
     AsyncElection,
     AsyncHandle,
     AsyncLeadership,
@@ -125,6 +126,12 @@ async def leases(session: AsyncSession) -> None:
     assert_type(await detached.renew(), DetachedHold)
     assert_type(locks.detached_from("text"), AsyncDetachedLease)
     await detached.release()
+    await detached.proclaim(1)
+    assert_type(locks.detached("report", shared=True), AsyncDetachedLease)
+    slots = locks.detached_semaphore("api", 3, "f" * 32, owner="worker")
+    assert_type(slots, AsyncDetachedSemaphore)
+    assert_type((slots.name, slots.limit, slots.token), tuple[str, int, str])
+    assert_type(await slots.take(30), DetachedHold)
     assert_type(locks.shared("prices"), AsyncSharedLease)
     row = locks.row("order:42", on=session)
     assert_type(row, AsyncRowLock)

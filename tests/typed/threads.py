@@ -26,6 +26,7 @@ from dblock import (
     DeadlockDetected,
     DetachedHold,
     DetachedLease,
+    DetachedSemaphore,
     Election,
     InProgress,
     KeyReused,
@@ -184,6 +185,12 @@ def leases() -> None:
     assert_type(detached.renew(30), DetachedHold)
     assert_type(locks.detached_from(text), DetachedLease)
     detached.release()
+    detached.proclaim({"address": "10.0.0.7"})
+    assert_type(locks.detached("report", shared=True), DetachedLease)
+    slots = locks.detached_semaphore("api", 3, "f" * 32, owner="worker")
+    assert_type(slots, DetachedSemaphore)
+    assert_type((slots.name, slots.limit, slots.token), tuple[str, int, str])
+    assert_type(slots.take(30), DetachedHold)
     locks.detached("report", b"token")  # type: ignore[arg-type]
     shared = locks.shared("prices", 30, 5)
     assert_type(shared, SharedLease)
