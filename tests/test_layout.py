@@ -17,6 +17,7 @@ FLOORS = [
     {"arguments"},
     {"periods"},
     {"lock_state"},
+    {"exposition"},
     {"errors"},
     {"timeouts", "policy", "events", "amounts"},
     {"protocol"},
