@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from ...errors import DBLockError
 from ..http import Refused
-from . import health, leases, openapi, problems
+from . import events, health, leases, metrics, openapi, page, problems
 from .access_log import log
 from .disconnect import Gone
 from .rights import Everyone, Rights
@@ -58,6 +58,9 @@ class Application:
         self.service = service
         described = (
             *leases.routes(service),
+            *events.routes(service),
+            *metrics.routes(service),
+            *page.routes(service),
             *health.routes(service),
         )
         self._router = Router((*described, *openapi.routes(described)))

@@ -23,14 +23,15 @@ class Event(NamedTuple):
 class Look:
     """What the database said at one moment, each by name.
 
-    ``at`` is the moment by the event loop's clock. ``leaders`` has the names whose leaders somebody
-    asks for.
+    ``at`` is the moment by the event loop's clock. ``elections`` are the names whose leaders were
+    asked for, and ``leaders`` those of them that have one.
     """
 
-    at: float = 0.0
-    locks: Mapping[str, LockState] = field(default_factory=dict)
-    runs: Mapping[str, RunState] = field(default_factory=dict)
+    at: float
+    locks: Mapping[str, LockState]
+    runs: Mapping[str, RunState]
     leaders: Mapping[str, Leader] = field(default_factory=dict)
+    elections: frozenset[str] = frozenset()
 
 
 def event(kind: str, name: str | None, told: Mapping[str, Any]) -> Event:
@@ -45,14 +46,12 @@ def compact(told: Any) -> bytes:
 
 def events(old: Look, new: Look) -> Iterator[Event]:
     """Yield what a client that knows ``old`` has to learn to know ``new``."""
-    if old.locks is not new.locks:
-        for name in sorted(old.locks.keys() | new.locks.keys()):
-            for kind, state in _steps(old.locks.get(name), new.locks.get(name)):
-                yield event(kind, name, lease_object(state))
-    if old.leaders is not new.leaders:
-        for name, leader in new.leaders.items():
-            if leader.value != _value(old.leaders.get(name), leader.fence):
-                yield event("proclaimed", name, leader_object(name, leader))
+    for name in sorted(old.locks.keys() | new.locks.keys()):
+        for kind, state in _steps(old.locks.get(name), new.locks.get(name)):
+            yield event(kind, name, lease_object(state))
+    for name, leader in new.leaders.items():
+        if compact(leader.value) != compact(_value(old.leaders.get(name), leader.fence)):
+            yield event("proclaimed", name, leader_object(name, leader))
     if old.runs is not new.runs:
         for name, run in new.runs.items():
             if run != old.runs.get(name):
@@ -69,27 +68,20 @@ def _steps(old: LockState | None, new: LockState | None) -> Iterator[tuple[str, 
     if new is None:
         assert old is not None
         new = LockState(old.name, old.fence)
-    was = old if old is not None and old.held else None
-    if was is not None and not (new.held and new.fence == was.fence):
-        if new.held:  # the next holder's
-            yield "released", LockState(was.name, was.fence)
+    before = old.fence if old is not None and old.held else None
+    after = new.fence if new.held else None
+    if before is not None and before != after:
+        if after is None:
+            yield "expired" if new.status == "expired" else "released", new
         else:
-            yield ("expired" if new.status == "expired" else "released"), new
-    elif was is None and new.held:
-        pass
-    elif old is None or _known(old) != _known(new):
-        yield "changed", new
-        return
-    if new.held and (was is None or was.fence != new.fence):
+            yield "released", LockState(new.name, before)
+    if after is not None and after != before:
         yield "granted", new
+    elif before == after and (old is None or _known(old) != _known(new)):
+        yield "changed", new
 
 
 def _known(state: LockState) -> tuple[Any, ...]:
-    """Return what of a state does not change by itself as time goes on."""
-    waiters = tuple(replace_waited(state))
+    """Return the parts of a state that stay the same while time passes and nothing happens."""
+    waiters = [(waiter.owner, waiter.strategy, waiter.since) for waiter in state.waiters]
     return replace(state, remaining=None, waiters=()), state.status, waiters
-
-
-def replace_waited(state: LockState) -> Iterator[tuple[Any, ...]]:
-    for waiter in state.waiters:
-        yield waiter.owner, waiter.strategy, waiter.since
