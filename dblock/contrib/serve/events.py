@@ -22,7 +22,7 @@ from . import problems
 from .backlog import Behind
 from .changes import compact
 from .disconnect import Gone, while_waiting
-from .feed import Feed
+from .feed import Feed, Pace
 from .objects import leader_object, lease_object, run_object
 from .problems import Problem, invalid, unavailable
 from .rights import CALLER
@@ -38,14 +38,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dblock.serve")
 
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-#: Seconds without an event after which a stream sends a comment, so that proxies keep it.
-HEARTBEAT = 15.0
-#: Seconds for which a stream waits for its client to read.
-PATIENCE = 30.0
 #: Names that a client may ask for by name, and names that all clients of a process may ask for.
 NAMES_MAX, ALL_NAMES_MAX = 100, 200
 #: The present state is sent in parts of about this size, in bytes.
 PART = 32 * 1024
+PACE = Pace()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,28 +130,30 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream; ASGI's call."""
+        try:
+            await self._serve(scope, receive, send)
+        except TimeoutError:
+            # The response is not complete, so the server closes the connection.
+            logger.info("a stream of events ended: its client did not read it in time")
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "HEAD":
             await self._begin(send)
-            await send({"type": "http.response.body"})
-            return
-        try:
-            await while_waiting(self._request, self._service.closing, self._stream(send))
-        except Gone:
-            return
-        except TimeoutError:
-            logger.info("a stream of events ended: its client did not read it")
-            return  # the server closes the connection, since the response is not complete
-        except Behind:
-            logger.info("a stream of events ended: its client was too slow")
-        except (Problem, DBLockError) as error:
-            problem = problems.of(error) if isinstance(error, DBLockError) else error
-            if not self._begun:
-                answer = problems.response(problem)
-                self.status_code = answer.status_code
-                await answer(scope, receive, send)
+        else:
+            try:
+                await while_waiting(self._request, self._service.closing, self._stream(send))
+            except Gone:
                 return
-        async with asyncio.timeout(PATIENCE):
-            await send({"type": "http.response.body"})
+            except Behind:
+                logger.info("a stream of events ended: its client was behind the oldest event")
+            except (Problem, DBLockError) as error:
+                problem = problems.of(error) if isinstance(error, DBLockError) else error
+                if not self._begun:
+                    answer = problems.response(problem)
+                    self.status_code = answer.status_code
+                    await answer(scope, receive, send)
+                    return
+        await self._send(send, [b""], more=False)
 
     async def _begin(self, send: Send) -> None:
         await send(
@@ -166,6 +165,15 @@ class EventStream(Response):
         )
         self._begun = True
 
+    async def _send(self, send: Send, pieces: Iterable[bytes], more: bool = True) -> None:
+        """Send pieces of the stream. Raises TimeoutError if the client does not read in time.
+
+        Else a client that reads slowly would keep an old state in memory for as long.
+        """
+        async with asyncio.timeout(self._feed.pace.patience):
+            for part in parts(pieces):
+                await send({"type": "http.response.body", "body": part, "more_body": more})
+
     async def _stream(self, send: Send) -> None:
         rights, feed, asked = self._service.rights, self._feed, self._asked
         clock = asyncio.get_running_loop().time
@@ -173,9 +181,9 @@ class EventStream(Response):
             look, number = await feed.present(asked.names)
             await self._begin(send)
             caller = rights.caller(self._request)
-            for part in parts(state(look, asked, caller, clock() - look.at)):
-                await _send(send, part)
-            due = clock() + HEARTBEAT
+            await self._send(send, state(look, asked, caller, clock() - look.at))
+            del look
+            due = clock() + feed.pace.heartbeat
             while True:
                 found = await feed.after(number, max(0.0, due - clock()))
                 number += len(found)
@@ -185,15 +193,8 @@ class EventStream(Response):
                 if not texts and clock() >= due:
                     texts = [b":\n\n"]
                 if texts:
-                    for part in parts(texts):
-                        await _send(send, part)
-                    due = clock() + HEARTBEAT
-
-
-async def _send(send: Send, body: bytes) -> None:
-    """Send a part. Raises TimeoutError if the client does not read."""
-    async with asyncio.timeout(PATIENCE):
-        await send({"type": "http.response.body", "body": body, "more_body": True})
+                    await self._send(send, texts)
+                    due = clock() + feed.pace.heartbeat
 
 
 def state(look: Look, asked: Wanted, caller: Caller, ago: float) -> Iterator[bytes]:
@@ -223,18 +224,20 @@ def _listed(texts: Iterable[bytes]) -> Iterator[bytes]:
 def parts(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Join pieces into parts of a good size to send."""
     part = bytearray()
+    sent = False
     for piece in pieces:
         part += piece
         if len(part) >= PART:
             yield bytes(part)
             part.clear()
-    if part:
+            sent = True
+    if part or not sent:
         yield bytes(part)
 
 
-def routes(service: Service) -> list[Route]:
+def routes(service: Service, pace: Pace = PACE) -> list[Route]:
     """Return the route of events."""
-    feed = Feed(service.locks)
+    feed = Feed(service.locks, pace)
 
     async def get(request: Request) -> Response:
         asked = wanted(request.scope["query_string"])

@@ -13,6 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import DBLockError
@@ -26,25 +27,37 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dblock.serve")
 
-#: Seconds between two polls.
-INTERVAL = 1.0
 #: The feed reads the last runs of jobs with every tenth poll, and when a job begins or ends.
 RUNS_EVERY = 10
 #: The jobs that began last, at most.
 JOBS_MAX = 1000
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast events are. Times are in seconds."""
+
+    #: Between two polls.
+    poll: float = 1.0
+    #: Without an event, until a stream sends a comment, so that proxies keep it.
+    heartbeat: float = 15.0
+    #: For which a stream waits until its client reads.
+    patience: float = 30.0
+    #: The events that are kept for clients that are behind, in bytes.
+    kept: int = KEPT
+
+
 class Feed:
     """Polls the locks of one database for as long as any client listens.
 
-    It compares each poll with the one before. So a hold that is shorter than ``interval`` seconds
-    may not be seen.
+    It compares each poll with the one before. So a hold that is shorter than the time
+    between two polls may not be seen.
     """
 
-    def __init__(self, locks: AsyncLocks, interval: float = INTERVAL, kept: int = KEPT) -> None:
+    def __init__(self, locks: AsyncLocks, pace: Pace) -> None:
         self._locks = locks
-        self._interval = interval
-        self.backlog = Backlog(kept)
+        self.pace = pace
+        self.backlog = Backlog(pace.kept)
         self._look: Look | None = None
         #: Why the last poll has failed.
         self._error: DBLockError | None = None
@@ -113,7 +126,7 @@ class Feed:
                 else:
                     self._found(found)
                     polls += 1
-                await asyncio.sleep(self._interval)
+                await asyncio.sleep(self.pace.poll)
         finally:
             self.backlog.add([])  # wakes the clients that wait for this
 
