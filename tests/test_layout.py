@@ -17,6 +17,7 @@ FLOORS = [
     {"arguments"},
     {"periods"},
     {"lock_state"},
+    {"state_object"},
     {"errors"},
     {"timeouts", "policy", "events", "amounts"},
     {"protocol"},
