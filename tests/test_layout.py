@@ -17,7 +17,7 @@ FLOORS = [
     {"arguments"},
     {"periods"},
     {"lock_state"},
-    {"exposition"},
+    {"exposition", "state_object"},
     {"errors"},
     {"timeouts", "policy", "events", "amounts"},
     {"protocol"},

@@ -36,6 +36,7 @@ def app(
     tokens: str | os.PathLike[str] | None = None,
     ttl_max: float = Limits.ttl_max,
     wait_max: float = Limits.wait,
+    local: bool = False,
 ) -> Application:
     """Return the lock service as an ASGI application, to run or to mount in yours.
 
@@ -43,10 +44,13 @@ def app(
     with the callers' bearer tokens, as ``dblock token`` writes it. Without it each client that
     reaches the application may do everything, so your own application has to authenticate them.
 
+    With ``local`` it answers only requests for this host's own names, such as localhost: so no page
+    in a browser here can use it through a name of its own.
+
     ``ttl_max`` and ``wait_max`` are in seconds: the longest TTL and the longest wait that a client
     may ask for. Raises ValueError if the file of tokens cannot be used.
     """
-    rights: Rights = Everyone() if tokens is None else TokensFile(tokens)
+    rights: Rights = Everyone(local) if tokens is None else TokensFile(tokens)
     return Application(Service(locks, rights, Limits(ttl_max=ttl_max, wait=wait_max)))
 
 

@@ -24,6 +24,7 @@ from .changes import compact
 from .disconnect import Gone, while_waiting
 from .feed import Feed, Pace
 from .objects import leader_object, lease_object, run_object
+from .openapi import answer, operation, parameter
 from .problems import Problem, invalid, unavailable
 from .rights import CALLER
 from .routing import Route
@@ -37,12 +38,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dblock.serve")
 
+KIND = "text/event-stream"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 #: Names that a client may ask for by name, and names that all clients of a process may ask for.
 NAMES_MAX, ALL_NAMES_MAX = 100, 200
 #: The present state is sent in parts of about this size, in bytes.
 PART = 32 * 1024
 PACE = Pace()
+_NAME = {"type": "string", "minLength": 1, "maxLength": 255}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,7 @@ def caller_of(request: Request, rights: Rights, asked: Wanted) -> Caller:
 class EventStream(Response):
     """A response that goes on until its client leaves, is too slow, or the service stops."""
 
-    media_type = "text/event-stream"
+    media_type = KIND
 
     def __init__(self, service: Service, feed: Feed, asked: Wanted, request: Request) -> None:
         super().__init__(headers=HEADERS)
@@ -249,4 +252,15 @@ def routes(service: Service, pace: Pace = PACE) -> list[Route]:
             )
         return EventStream(service, feed, asked, request)
 
-    return [Route("GET", "/v1/events", get)]
+    described = operation(
+        "Listen to grants and releases of names, and to what leaders proclaim.",
+        parameters=[
+            {**parameter("name", "query", {"type": "array", "items": _NAME}), "explode": True},
+            parameter("prefix", "query", {"type": "string", "maxLength": 255}),
+        ],
+        answers={
+            200: answer("Server-sent events, without an end.", {"type": "string"}, kind=KIND),
+        },
+        problems=("invalid", "unauthorized", "forbidden", "unavailable", "internal"),
+    )
+    return [Route("GET", "/v1/events", get, described)]

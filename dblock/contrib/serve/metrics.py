@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from ...exposition import exposition
+from .openapi import answer, operation
 from .routing import Route
 
 if TYPE_CHECKING:
@@ -30,4 +31,9 @@ def routes(service: Service) -> list[Route]:
         text = exposition(states, runs, NAMES_MAX)
         return Response(text, media_type=KIND, headers=HEADERS)
 
-    return [Route("GET", "/metrics", get)]
+    described = operation(
+        "Metrics of locks, waiters and jobs, in the text format 0.0.4 of Prometheus.",
+        answers={200: answer("The metrics.", {"type": "string"}, kind="text/plain")},
+        problems=("unauthorized", "forbidden", "unavailable", "internal"),
+    )
+    return [Route("GET", "/metrics", get, described)]

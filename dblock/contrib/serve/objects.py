@@ -1,4 +1,4 @@
-"""The JSON objects of names and of jobs, as clients get them. No object has a token."""
+"""The JSON objects of events: of names, of jobs' runs and of leaders. No object has a token."""
 
 from __future__ import annotations
 
@@ -6,36 +6,17 @@ from datetime import datetime
 from typing import Any
 
 from ...lock_state import Leader, LockState, RunState
+from .states import described
 
 
 def lease_object(state: LockState, ago: float = 0.0) -> dict[str, Any]:
-    """Return what clients read of a name that was read ``ago`` seconds before.
-
-    A transaction's statement may have data in it, so clients get its holder only.
-    """
-    leased = state.status not in ("free", "locked", "full")
-    remaining = state.remaining if leased else None
-    row_lock = state.row_lock
-    return {
-        "name": state.name,
-        "state": state.status,
-        "holder": state.owner if leased else None,
-        "fence": state.fence,
-        "since": _iso(state.acquired_at) if leased else None,
-        "expires_at": _iso(state.expires_at) if leased else None,
-        "expires_in": None if remaining is None else round(remaining - ago, 3),
-        "readers": state.readers if leased else None,
-        "row_lock": row_lock and {"holder": row_lock.holder, "since": _iso(row_lock.since)},
-        "waiters": [
-            {
-                "waiter": waiter.owner,
-                "for": waiter.strategy,
-                "since": waiter.since.isoformat(),
-                "waited": round(waiter.waited + ago, 3),
-            }
-            for waiter in state.waiters
-        ],
-    }
+    """Return what clients read of a name that dblock has read ``ago`` seconds before."""
+    made = described(state)
+    if made["expires_in"] is not None:
+        made["expires_in"] = round(made["expires_in"] - ago, 3)
+    for waiter in made["waiters"]:
+        waiter["waited"] = round(waiter["waited"] + ago, 3)
+    return made
 
 
 def run_object(run: RunState) -> dict[str, Any]:

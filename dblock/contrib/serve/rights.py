@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
@@ -13,6 +14,7 @@ Right = Literal["read", "hold", "admin"]
 RIGHTS: tuple[Right, ...] = get_args(Right)
 #: Where a request's scope has the caller's name, for the log.
 CALLER = "dblock.caller"
+_LOCAL = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]*)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +46,25 @@ class Rights(Protocol):
         """
         found = self.caller(request)
         if not found.may(right, name):
-            raise Problem(403, "forbidden", f'This needs the right "{right}" on {name!r}.')
+            raise Problem("forbidden", f'This needs the right "{right}" on {name!r}.')
         request.scope[CALLER] = found.name
         return found
 
 
 class Everyone(Rights):
-    """Everyone who reaches the service may do everything: where no tokens are used."""
+    """Everyone who reaches the service may do everything: where no tokens are used.
+
+    A web page can let a browser on this host send requests to it, under a host name of the page's
+    own that leads to 127.0.0.1. With ``local`` only this host's names are answered.
+    """
 
     _CALLER = Caller(None, ("",), frozenset(RIGHTS))
 
+    def __init__(self, local: bool = False) -> None:
+        self._local = local
+
     def caller(self, request: HTTPConnection) -> Caller:
+        """Return the caller with all rights."""
+        if self._local and not _LOCAL.fullmatch(request.headers.get("host", "localhost")):
+            raise Problem("forbidden", "Without a file of tokens the host has to be localhost.")
         return self._CALLER

@@ -65,7 +65,7 @@ class Router:
         route = methods.get(scope["method"])
         if route is None:
             allowed = ("Allow", ", ".join(sorted(methods)))
-            raise Problem(405, "method-not-allowed", "This path has other methods.", allowed)
+            raise Problem("method-not-allowed", "This path has other methods.", allowed)
         if name is not None:
             scope["path_params"] = {"name": decoded(name)}
         return route
@@ -78,7 +78,7 @@ class Router:
                     return methods, name
         if any(path.startswith(before) for before, _ in self._named):
             raise invalid("Write a slash in a name as %2F: a name is one segment of the path.")
-        raise Problem(404, "not-found", "There is no such path. GET /openapi.json names them.")
+        raise Problem("not-found", "There is no such path. GET /openapi.json names them.")
 
 
 def sent_path(scope: Mapping[str, Any]) -> bytes:
