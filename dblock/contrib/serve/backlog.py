@@ -26,7 +26,8 @@ class Backlog:
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
-        self._size = 0
+        #: How many bytes of events are kept.
+        self.size = 0
         self._events: deque[Event] = deque()
         #: The number of the last event.
         self.last = 0
@@ -36,10 +37,10 @@ class Backlog:
         """Add events, and wake who waits."""
         for one in events:
             self._events.append(one)
-            self._size += len(one.text)
+            self.size += len(one.text)
             self.last += 1
-        while self._size > self._kept:
-            self._size -= len(self._events.popleft().text)
+        while self.size > self._kept:
+            self.size -= len(self._events.popleft().text)
         news, self._news = self._news, asyncio.Event()
         news.set()
 

@@ -17,6 +17,7 @@ import uvicorn
 
 from dblock.aio import AsyncLocks
 from dblock.contrib.serve import Application, app
+from dblock.contrib.serve.tokens_file import add, caller
 from tests.aio.support import async_url
 from tests.support import SECONDS
 
@@ -76,6 +77,11 @@ class Running:
         )
 
 
+def token(file: Path, name: str, names: list[str], rights: list[str]) -> str:
+    """A new token, which the file of tokens knows from now on."""
+    return add(str(file), caller(name, names, rights))
+
+
 async def _called(function: Callable[[], Any]) -> Any:
     return function()
 
@@ -96,8 +102,10 @@ class Stream:
         self._lines = response.iter_lines()
         self.comments = 0
 
-    def next(self) -> Told:
-        """The next event. Raises StopIteration at the end of the stream."""
+    def __iter__(self) -> Iterator[Told]:
+        return self
+
+    def __next__(self) -> Told:
         fields: dict[str, str] = {}
         for line in self._lines:
             if line == "":
@@ -109,6 +117,12 @@ class Stream:
                 name, _, value = line.partition(": ")
                 fields[name] = value
         raise StopIteration
+
+    def next(self) -> Told:
+        """The next event. It is an error if the stream ends before."""
+        for told in self:
+            return told
+        raise AssertionError("the stream has ended")
 
     def until(self, kind: str, name: str) -> Told:
         """The next event of a kind for a name; the ones before it are left out."""
