@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
 from starlette.requests import HTTPConnection
 
@@ -19,7 +20,7 @@ _LOCAL = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]*)?", re.IG
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: its rights on the names that begin with one of its prefixes.
+    """A caller, with its rights on the names that begin with one of its prefixes.
 
     ``name`` is for the log and for owner labels. It is None where no tokens are used.
     """
@@ -33,21 +34,27 @@ class Caller:
         return right in self.rights and name.startswith(self.prefixes)
 
 
-class Rights(Protocol):
+class Rights(ABC):
     """Says which caller a request is from."""
 
+    @abstractmethod
+    def find(self, request: HTTPConnection) -> Caller:
+        """Return the caller of a request. Raises Problem if there is none."""
+
     def caller(self, request: HTTPConnection) -> Caller:
-        """Return whose request it is. Raises Problem if it is nobody's."""
+        """Return the caller of a request, and note it for the log. Raises Problem."""
+        found = self.find(request)
+        request.scope[CALLER] = found.name
+        return found
 
     def check(self, request: HTTPConnection, right: Right, name: str) -> Caller:
-        """Return whose request it is. Raises Problem if the caller lacks a right on ``name``.
+        """Return the caller of a request. Raises Problem if it lacks a right on ``name``.
 
         ``name`` may be a prefix: then the caller needs the right on all names that begin with it.
         """
         found = self.caller(request)
         if not found.may(right, name):
             raise Problem("forbidden", f'This needs the right "{right}" on {name!r}.')
-        request.scope[CALLER] = found.name
         return found
 
 
@@ -63,7 +70,7 @@ class Everyone(Rights):
     def __init__(self, local: bool = False) -> None:
         self._local = local
 
-    def caller(self, request: HTTPConnection) -> Caller:
+    def find(self, request: HTTPConnection) -> Caller:
         """Return the caller with all rights."""
         if self._local and not _LOCAL.fullmatch(request.headers.get("host", "localhost")):
             raise Problem("forbidden", "Without a file of tokens the host has to be localhost.")

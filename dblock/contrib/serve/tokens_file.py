@@ -52,8 +52,9 @@ class TokensFile(Rights):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
         self._callers, self._version = read(self._path)
+        self._complaint = ""
 
-    def caller(self, request: HTTPConnection) -> Caller:
+    def find(self, request: HTTPConnection) -> Caller:
         """Return the caller that has the request's bearer token."""
         given = request.headers.getlist("authorization")
         scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
@@ -73,13 +74,16 @@ class TokensFile(Rights):
         try:
             if _version(os.stat(self._path)) != self._version:
                 self._callers, self._version = read(self._path)
-                logger.info("the file of tokens has changed, and counts from now on")
+                self._complaint = ""
         except (OSError, ValueError) as error:
             self._complain(str(error))
         return self._callers
 
     def _complain(self, said: str) -> None:
-        logger.error("the file of tokens cannot be used, so its last state counts: %s", said)
+        """Log it once, however many requests there are."""
+        if said != self._complaint:
+            self._complaint = said
+            logger.error("the file of tokens cannot be used, so its last state counts: %s", said)
 
 
 def read(path: str) -> tuple[Callers, Version]:
