@@ -12,7 +12,7 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from dblock import Locks, LockLost
+from dblock import LockLost, Locks
 from dblock.aio import AsyncLocks
 from dblock.contrib.serve.backlog import Backlog, Behind
 from dblock.contrib.serve.changes import Event, event
@@ -73,7 +73,8 @@ def test_a_hold_from_its_grant_to_its_release(
             }
             with locks.lease("report", ttl=LONG) as lease:
                 granted = events.until("granted", "report").data
-                assert (granted["fence"], granted["state"]) == (lease.fence, "held")
+                fence = lease.fence
+                assert (granted["fence"], granted["state"]) == (fence, "held")
                 assert granted["holder"].endswith("worker")
                 assert 0 < granted["expires_in"] <= LONG
                 lease.renew(2 * LONG)
