@@ -25,9 +25,10 @@ from tests.support import SECONDS
 class Running:
     """A service that answers at ``address``. It has its own thread and event loop."""
 
-    def __init__(self, url: str, tokens: Path | None = None) -> None:
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.address = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+    def __init__(self, url: str, tokens: Path | None = None, port: int = 0) -> None:
+        self._socket = socket.create_server(("127.0.0.1", port))
+        self.port: int = self._socket.getsockname()[1]
+        self.address = f"http://127.0.0.1:{self.port}"
         self._url, self._tokens = url, tokens
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
