@@ -31,6 +31,7 @@ class Connections:
     def make_room(self, newest: Connection) -> None:
         """End a connection if there are too many."""
         if len(newest.connections) > self.most:
+            # That may be the newest itself, if all others wait for an answer.
             next(iter(self.without_request)).transport.abort()
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 
 import httpx
 import pytest
 
+from tests.contrib.serve.conftest import Serve
 from tests.contrib.serve.process import Client, Service, kind_of, new_token, path_of
-from tests.support import SECONDS, eventually
+from tests.support import SECONDS, Threads, eventually
 
 SECRET = "5ec2e7" * 6  # 36 digits: not a token, but as secret
 
@@ -80,8 +82,9 @@ def test_a_huge_body(service: Service, size: int, chunked: bool) -> None:
         connection.sendall(b"PUT /v1/leases/huge HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n" % how)
         answer = b""
         try:
-            for _ in range(size // 1000):
+            for _ in range(size // 1000 + 1):
                 connection.sendall(b"3e8\r\n%s\r\n" % (b"x" * 1000) if chunked else b"x" * 1000)
+            connection.sendall(b"0\r\n\r\n")
         except (BrokenPipeError, ConnectionResetError):
             pass
         try:
@@ -218,12 +221,12 @@ def test_pipelined_requests_are_answered_in_order(service: Service) -> None:
 
 
 def test_a_websocket_is_refused(service: Service) -> None:
-    answer = service.raw(
-        b"GET /v1/leases HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
-        b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAA\r\n\r\n"
-        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    )
-    assert b" 101 " not in answer
+    with service.connect() as connection:
+        connection.sendall(
+            b"GET /v1/leases HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
+            b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAA\r\n\r\n"
+        )
+        assert b" 101 " not in connection.recv(65536)
 
 
 def test_nothing_of_a_wrong_request_is_logged(service: Service, client: Client) -> None:
@@ -237,18 +240,49 @@ def test_nothing_of_a_wrong_request_is_logged(service: Service, client: Client) 
     assert SECRET not in "".join(service.logged + service.said)
 
 
-def test_many_slow_clients_harm_nobody(service: Service, client: Client) -> None:
+def test_a_slow_client_is_ended(service: Service) -> None:
+    with service.connect() as connection:
+        connection.sendall(b"PUT /v1/leases/slow HTTP/1.1\r\nHost: loc")
+        assert ended(connection)
+
+
+def test_many_slow_clients_harm_nobody(serve: Serve, service: Service) -> None:
+    """The limit of connections is for clients that send requests."""
+    limited = serve((service.directory / "url").read_text(), "--connections", "50")
+    client = limited.client()
+    assert client.put("beside slow clients", new_token()).status_code == 201
     slow: list[socket.socket] = []
     try:
-        for number in range(400):
-            connection = service.connect()
-            connection.settimeout(SECONDS)
-            slow.append(connection)
-            connection.sendall(b"PUT /v1/leases/slow HTTP/1.1\r\nHost: loc"[: 1 + number % 40])
-        assert client.put("beside slow clients", new_token()).status_code == 201
-        assert slow[0].recv(100) in (b"", b"HTTP/1.1 408 ")  # it was ended
-    except ConnectionResetError:
-        pass  # it was ended
+        for number in range(300):
+            slow.append(limited.connect())
+            with contextlib.suppress(OSError):
+                slow[-1].sendall(b"PUT /v1/leases/slow HTTP/1.1\r\nHost: loc"[: number % 40])
+        assert client.put("beside slow clients 2", new_token()).status_code == 201
+        assert all(map(ended, slow[:200]))
     finally:
         for connection in slow:
             connection.close()
+
+
+def test_waiting_clients_are_not_ended_for_new_ones(
+    serve: Serve, service: Service, threads: Threads
+) -> None:
+    limited = serve((service.directory / "url").read_text(), "--connections", "2")
+    names, token, client = ("waited for", "waited for 2"), new_token(), service.client()
+    waiting = []
+    for name in names:
+        client.put(name, token)
+        waiting.append(threads.start(limited.client().put, name, new_token(), wait=60))
+        eventually(lambda name=name: bool(client.show(name).json()["waiters"]))
+    with limited.connect() as third:
+        assert ended(third)
+    for name in names:
+        client.delete(name, token)
+    assert [one.result(SECONDS).status_code for one in waiting] == [201, 201]
+
+
+def ended(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(100) == b""
+    except ConnectionResetError:
+        return True
