@@ -13,16 +13,22 @@ OUTCOMES = ("succeeded", "failed", "running", "unknown")
 
 
 class Metric(NamedTuple):
-    """A gauge: its name, what it is, and its values by their labels."""
+    """A metric: its name, what it is, its values by their labels, and gauge or counter."""
 
     name: str
     help: str
     values: Iterable[tuple[dict[str, str], float]]
+    kind: str = "gauge"
 
 
 def exposition(states: list[LockState], runs: list[RunState], limit: int) -> str:
     """Return the metrics of locks, and of jobs by their last runs."""
-    return "".join(map(_text, _metrics(states, runs, limit)))
+    return written(_metrics(states, runs, limit))
+
+
+def written(metrics: Iterable[Metric]) -> str:
+    """Return metrics in the text format."""
+    return "".join(map(_text, metrics))
 
 
 def _metrics(states: list[LockState], runs: list[RunState], limit: int) -> Iterator[Metric]:
@@ -98,7 +104,7 @@ def _held(state: LockState) -> float | None:
 
 
 def _text(metric: Metric) -> str:
-    lines = [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} gauge"]
+    lines = [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"]
     for labels, value in metric.values:
         told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
         lines.append(f"{metric.name}{f'{{{told}}}' if told else ''} {float(value):.3f}")

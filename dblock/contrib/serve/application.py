@@ -96,7 +96,7 @@ class Application:
         except Refused as problem:
             response = problems.response(problem)
         except Gone:  # there is nobody to answer
-            log(scope, 499, perf_counter() - began)
+            self._end(scope, 499, began)
             return
         except DBLockError as error:
             response = problems.response(problems.of(error))
@@ -106,7 +106,12 @@ class Application:
         try:
             await response(scope, receive, send)
         finally:
-            log(scope, response.status_code, perf_counter() - began)
+            self._end(scope, response.status_code, began)
+
+    def _end(self, scope: Scope, status: int, began: float) -> None:
+        seconds = perf_counter() - began
+        self.service.requests.add(scope, status, seconds)
+        log(scope, status, seconds)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
-from ...exposition import exposition
+from ...exposition import exposition, written
 from .openapi import answer, operation
 from .routing import Route
 
@@ -28,11 +28,11 @@ def routes(service: Service) -> list[Route]:
         service.rights.check(request, "read", "")
         states = await service.locks.list()
         runs = await service.locks.last_runs(NAMES_MAX + 1)
-        text = exposition(states, runs, NAMES_MAX)
+        text = exposition(states, runs, NAMES_MAX) + written(service.requests.metrics())
         return Response(text, media_type=KIND, headers=HEADERS)
 
     described = operation(
-        "Metrics of locks, waiters and jobs, in the text format 0.0.4 of Prometheus.",
+        "Metrics of locks, waiters, jobs and requests, in the text format 0.0.4 of Prometheus.",
         answers={200: answer("The metrics.", {"type": "string"}, kind="text/plain")},
         problems=("unauthorized", "forbidden", "unavailable", "internal"),
     )

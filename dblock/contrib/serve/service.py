@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...arguments import TTL_LONG, TTL_MIN
+from .request_counts import RequestCounts
 from .rights import Rights
 
 if TYPE_CHECKING:
@@ -34,3 +35,4 @@ class Service:
     rights: Rights
     limits: Limits = field(default_factory=Limits)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
+    requests: RequestCounts = field(default_factory=RequestCounts)

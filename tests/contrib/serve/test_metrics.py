@@ -19,11 +19,20 @@ def test_metrics(new_database: NewDatabase) -> None:
         Locks(url) as locks,
         locks.lease("report", ttl=LONG),
     ):
+        client.get("/v1/leases/report")
+        client.get("/v1/leases/other")
+        client.get("/not/there")
         answer = client.get("/metrics")
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     found = read(answer.text)
     assert found["dblock_locks", (("state", "held"),)] == 1
     assert found["dblock_lock_state", (("name", "report"), ("state", "held"))] == 1
+    shown = (("method", "GET"), ("path", "/v1/leases/{name}"), ("status", "200"))
+    assert found["dblock_http_requests_total", shown] == 2
+    assert found["dblock_http_request_seconds_total", shown] > 0
+    lost = (("method", "none"), ("path", "none"), ("status", "404"))
+    assert found["dblock_http_requests_total", lost] == 1
+    assert "/not/there" not in answer.text
 
 
 def test_metrics_need_the_right_to_read_all_names(
