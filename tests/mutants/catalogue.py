@@ -22,6 +22,7 @@ from tests.mutants.presets import PRESET
 from tests.mutants.reading import READING
 from tests.mutants.retiring import RETIRING
 from tests.mutants.secrets import SECRETS
+from tests.mutants.service_events import SERVICE_EVENTS
 from tests.mutants.slots import SLOTS
 from tests.mutants.testing import TESTING
 from tests.mutants.user_locks import USER_LOCKS
@@ -810,6 +811,7 @@ CATALOGUE = (
     *CONTRIB,
     *JOBS,
     *SECRETS,
+    *SERVICE_EVENTS,
     *TESTING,
     *LOOKS_ALIKE,
     *PRESET,
