@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...lock_state import Leader, LockState, RunState
@@ -83,5 +83,14 @@ def _steps(old: LockState | None, new: LockState | None) -> Iterator[tuple[str, 
 
 def _known(state: LockState) -> tuple[Any, ...]:
     """Return the parts of a state that stay the same while time passes and nothing happens."""
-    waiters = [(waiter.owner, waiter.strategy, waiter.since) for waiter in state.waiters]
-    return replace(state, remaining=None, waiters=()), state.status, waiters
+    return (
+        state.status,
+        state.fence,
+        state.owner,
+        state.acquired_at,
+        state.expires_at,
+        state.run,
+        state.row_lock,
+        state.readers,
+        [(waiter.owner, waiter.strategy, waiter.since) for waiter in state.waiters],
+    )

@@ -14,6 +14,8 @@ from typing import Any
 
 import httpx
 import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from dblock.aio import AsyncLocks
 from dblock.contrib.serve import Application, app
@@ -25,11 +27,14 @@ from tests.support import SECONDS
 class Running:
     """A service that answers at ``address``. It has its own thread and event loop."""
 
-    def __init__(self, url: str, tokens: Path | None = None, port: int = 0) -> None:
+    def __init__(
+        self, url: str, tokens: Path | None = None, port: int = 0, below: str = ""
+    ) -> None:
+        """``below`` is the path at which another application has it."""
         self._socket = socket.create_server(("127.0.0.1", port))
         self.port: int = self._socket.getsockname()[1]
         self.address = f"http://127.0.0.1:{self.port}"
-        self._url, self._tokens = url, tokens
+        self._url, self._tokens, self._below = url, tokens, below
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
         self.application: Application
@@ -59,8 +64,13 @@ class Running:
         self.loop = asyncio.get_running_loop()
         async with AsyncLocks(async_url(self._url)) as locks:
             self.application = app(locks, tokens=self._tokens)
+            whole = Starlette(routes=[Mount(self._below, self.application)])
             config = uvicorn.Config(
-                self.application, log_config=None, lifespan="on", ws="none", access_log=False
+                whole if self._below else self.application,
+                log_config=None,
+                lifespan="on",
+                ws="none",
+                access_log=False,
             )
             self._server = uvicorn.Server(config)
             self._ready.set()

@@ -293,6 +293,17 @@ def test_it_connects_again(browser: Browser, url: str, locks: Locks) -> None:
     browser.console()  # of the time when there was no service
 
 
+def test_below_a_path(browser: Browser, url: str, locks: Locks) -> None:
+    with Running(url, below="/locks") as service:
+        locks.lease("a/b", ttl=600, renew=False).acquire()
+        browser.chrome.get(f"{service.address}/locks")
+        shows(browser, "live", "a/b held")
+        press(browser, "a/b")
+        browser.find("#confirm-yes").click()
+        shows(browser, "a/b was released by force.")
+        browser.chrome.get("about:blank")
+
+
 def test_its_policy(service: Running) -> None:
     with service.client() as client:
         answer = client.get("/")
