@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from .rights import CALLER
@@ -22,6 +23,7 @@ def log(scope: Mapping[str, Any], status: int, seconds: float) -> None:
         return
     client = scope.get("client")
     line = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "method": scope["method"],
         "path": scope.get("dblock.route"),
         "name": scope.get("path_params", {}).get("name"),

@@ -67,7 +67,9 @@ class Application:
             *page.routes(service),
             *health.routes(service),
         )
-        self._router = Router((*described, *openapi.routes(described)))
+        self._router = Router(
+            (*described, *openapi.routes(described, secured=service.rights.secured))
+        )
 
     def stop(self) -> None:
         """End all waits: each waiting client gets 503 with Retry-After.

@@ -22,6 +22,7 @@ from .service import Limits
 TOKEN = "[0-9a-f]{32}"
 _TOKEN = re.compile(TOKEN)
 _WAIT = re.compile(r"[0-9]{1,9}")
+LABEL_MAX = 255
 TOKEN_MEANS = "32 hexadecimal digits (0-9a-f) that the client has made at random"
 
 
@@ -32,6 +33,11 @@ class Field:
     check: Callable[[object], Any]
     schema: Mapping[str, Any]
     required: bool = False
+
+
+def text(most: int) -> dict[str, Any]:
+    """Return the JSON Schema of a text that every database can store."""
+    return {"type": "string", "minLength": 1, "maxLength": most, "pattern": r"^[^\u0000]*$"}
 
 
 def check_token(value: object) -> str:
@@ -71,12 +77,16 @@ def owner_field() -> Field:
     """Return the field of the owner label."""
 
     def check(value: object) -> str:
-        if not isinstance(value, str) or not 1 <= len(value) <= 255:
-            raise ValueError("is a text of 1 to 255 characters")
-        return check_label(value)
+        try:
+            label = check_label(value)
+        except (TypeError, ValueError):
+            label = ""
+        if not 1 <= len(label) <= LABEL_MAX:
+            raise ValueError(f"is a text of 1 to {LABEL_MAX} characters without NUL")
+        return label
 
     means = "The holder's label, for people: a host, a process, its purpose."
-    return Field(check, {"type": "string", "minLength": 1, "maxLength": 255, "description": means})
+    return Field(check, {**text(LABEL_MAX), "description": means})
 
 
 class Body:

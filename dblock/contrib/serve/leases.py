@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .bodies import Body, lock_token, owner_field, preferred_wait, query, token_field, ttl_field
+from ...arguments import NAME_MAX
+from .bodies import (
+    Body,
+    lock_token,
+    owner_field,
+    preferred_wait,
+    query,
+    text,
+    token_field,
+    ttl_field,
+)
 from .disconnect import while_waiting
 from .openapi import HOLD, LEASE, LEASES, answer, header, operation, parameter
 from .problems import Problem, invalid
@@ -69,6 +80,8 @@ class Leases:
             raise invalid("The parameter force is true, or is left out.")
         else:
             service.rights.check(request, "admin", name)
+            if "lock-token" in request.headers:
+                raise invalid("Give either the header Lock-Token or the parameter force.")
             if not await service.locks.release(name, force=True):
                 raise Problem("not-found", "No process holds the name.")
         return Response(status_code=204)
@@ -94,14 +107,12 @@ class Leases:
         return _json({"leases": shown, "truncated": len(states) > limit})
 
 
-def _limit(text: str | None) -> int:
-    if text is None:
+def _limit(given: str | None) -> int:
+    if given is None:
         return LISTED
-    if not (
-        text.isascii() and text.isdecimal() and len(text) <= 5 and 1 <= int(text) <= LISTED_MAX
-    ):
+    if not re.fullmatch("[0-9]{1,5}", given) or not 1 <= int(given) <= LISTED_MAX:
         raise invalid(f"The parameter limit is a whole number from 1 to {LISTED_MAX}.")
-    return int(text)
+    return int(given)
 
 
 def _hold(fence: int, expires_in: float, status: int) -> Response:
@@ -116,16 +127,15 @@ def _json(value: Any) -> Response:
 
 
 _HEADERS = {"Cache-Control": "no-store"}
-_TOKEN = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
 _HELD = ("invalid", "unauthorized", "forbidden", "unavailable", "internal")
-_NAMED = parameter("name", "path", {"type": "string", "minLength": 1, "maxLength": 255})
+_NAMED = parameter("name", "path", text(NAME_MAX))
 
 
 def routes(service: Service) -> list[Route]:
     """Return the routes of leases."""
     leases = Leases(service)
-    wait = parameter("Prefer", "header", {"type": "string", "pattern": "^wait=[0-9]{1,9}$"})
-    token = parameter("Lock-Token", "header", _TOKEN)
+    wait = parameter("Prefer", "header", {"type": "string", "examples": ["wait=10"]})
+    token = parameter("Lock-Token", "header", token_field().schema)
     force = parameter("force", "query", {"type": "string", "enum": ["true"]})
     prefix = parameter("prefix", "query", {"type": "string"})
     limit = parameter(

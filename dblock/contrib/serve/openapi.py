@@ -122,13 +122,13 @@ def operation(
     return made
 
 
-def document(routes: Iterable[Route]) -> Schema:
-    """Return the description of these routes."""
+def document(routes: Iterable[Route], *, secured: bool) -> Schema:
+    """Return the description of these routes; ``secured`` says whether callers need tokens."""
     paths: dict[str, Schema] = {}
     for route in routes:
         if route.operation:
             paths.setdefault(route.path, {})[route.method.lower()] = dict(route.operation)
-    return {
+    made: Schema = {
         "openapi": "3.1.0",
         "info": {
             "title": "dblock",
@@ -136,13 +136,15 @@ def document(routes: Iterable[Route]) -> Schema:
             "description": "Leases in the database of an application, over HTTP.",
         },
         "paths": paths,
-        "security": [{"bearer": []}],
         "components": {
             "schemas": _SCHEMAS,
             "responses": {kind: _problem(kind) for kind in KINDS},
-            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
+    if secured:
+        made["security"] = [{"bearer": []}]
+        made["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
+    return made
 
 
 def _problem(kind: str) -> Schema:
@@ -161,9 +163,9 @@ def _problem(kind: str) -> Schema:
     return answer(known.title, schema, kind="application/problem+json")
 
 
-def routes(described: Iterable[Route]) -> list[Route]:
+def routes(described: Iterable[Route], *, secured: bool) -> list[Route]:
     """Return the route of the description."""
-    body = json.dumps(document(described)).encode()
+    body = json.dumps(document(described, secured=secured)).encode()
 
     async def get(request: Request) -> Response:
         return Response(body, media_type="application/json")

@@ -37,6 +37,9 @@ class Caller:
 class Rights(ABC):
     """Says which caller a request is from."""
 
+    #: Whether a request needs a token.
+    secured = True
+
     @abstractmethod
     def find(self, request: HTTPConnection) -> Caller:
         """Return the caller of a request. Raises Problem if there is none."""
@@ -65,6 +68,7 @@ class Everyone(Rights):
     own that leads to 127.0.0.1. With ``local`` only this host's names are answered.
     """
 
+    secured = False
     _CALLER = Caller(None, ("",), frozenset(RIGHTS))
 
     def __init__(self, local: bool = False) -> None:

@@ -54,7 +54,7 @@ def body(**fields: object) -> bytes:
         (body(owner="x" * 256), "1 to 255"),
         (body(owner=["x"]), "1 to 255"),
         (body(owner="a\0b"), "NUL"),
-        (b'{"token": "' + b"0" * 32 + b'", "owner": "\\ud800"}', "UTF-8"),
+        (b'{"token": "' + b"0" * 32 + b'", "owner": "\\ud800"}', "1 to 255"),
         (body(name="x"), "no others"),
         (body(**{SECRET: "x"}), "no others"),
     ],
@@ -169,6 +169,12 @@ def test_a_release_needs_one_token(client: Client, headers: list[tuple[str, str]
 @pytest.mark.parametrize("force", ["", "false", "1", "True"])
 def test_force_is_true_or_left_out(client: Client, force: str) -> None:
     answer = client.send("DELETE", f"{path_of('a')}?force={force}")
+    assert kind_of(answer) == "invalid"
+
+
+def test_a_release_is_by_token_or_by_force(client: Client) -> None:
+    headers = {"Lock-Token": new_token()}
+    answer = client.send("DELETE", f"{path_of('a')}?force=true", headers=headers)
     assert kind_of(answer) == "invalid"
 
 
