@@ -33,6 +33,7 @@ def test_the_service_is_as_described(
             *("run", f"http://{service.address}/openapi.json", "--generation-deterministic"),
             *("--max-examples", str(examples(6)), "--no-color"),
             *("--header", f"Authorization: Bearer {bearer}"),
+            *("--exclude-path", "/v1/events"),  # an answer without an end
         ],
         cwd=tmp_path,
         capture_output=True,
