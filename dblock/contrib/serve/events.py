@@ -176,6 +176,7 @@ class EventStream(Response):
         async with asyncio.timeout(self._feed.pace.patience):
             for part in parts(pieces):
                 await send({"type": "http.response.body", "body": part, "more_body": more})
+                await asyncio.sleep(0)  # other requests have their turn between two parts
 
     async def _stream(self, send: Send) -> None:
         rights, feed, asked = self._service.rights, self._feed, self._asked
