@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...lock_state import Leader, LockState, RunState
-from .objects import leader_object, lease_object, run_object
+from .objects import leader_object, run_object
+from .states import described
 
 
 class Event(NamedTuple):
@@ -32,6 +33,15 @@ class Look:
     runs: Mapping[str, RunState]
     leaders: Mapping[str, Leader] = field(default_factory=dict)
     elections: frozenset[str] = frozenset()
+    #: The JSON of locks, for the clients after the first one that asked for it.
+    texts: dict[str, bytes] = field(default_factory=dict)
+
+    def text(self, name: str) -> bytes:
+        """Return the JSON of a lock."""
+        text = self.texts.get(name)
+        if text is None:
+            text = self.texts[name] = compact(described(self.locks[name]))
+        return text
 
 
 def event(kind: str, name: str | None, told: Mapping[str, Any]) -> Event:
@@ -48,7 +58,7 @@ def events(old: Look, new: Look) -> Iterator[Event]:
     """Yield what a client that knows ``old`` has to learn to know ``new``."""
     for name in sorted(old.locks.keys() | new.locks.keys()):
         for kind, state in _steps(old.locks.get(name), new.locks.get(name)):
-            yield event(kind, name, lease_object(state))
+            yield event(kind, name, described(state))
     for name, leader in new.leaders.items():
         if compact(leader.value) != compact(_value(old.leaders.get(name), leader.fence)):
             yield event("proclaimed", name, leader_object(name, leader))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
@@ -23,7 +23,7 @@ from .backlog import Behind
 from .changes import compact
 from .disconnect import Gone, while_waiting
 from .feed import Feed, Pace
-from .objects import leader_object, lease_object, run_object
+from .objects import leader_object, run_object
 from .openapi import answer, operation, parameter
 from .problems import Problem, invalid, unavailable
 from .rights import CALLER
@@ -185,7 +185,7 @@ class EventStream(Response):
             look, number = await feed.present(asked.names)
             await self._begin(send)
             caller = rights.caller(self._request)
-            await self._send(send, state(look, asked, caller, clock() - look.at))
+            await self._send(send, state(look, asked, caller, clock))
             del look
             due = clock() + feed.pace.heartbeat
             while True:
@@ -201,9 +201,9 @@ class EventStream(Response):
                     due = clock() + feed.pace.heartbeat
 
 
-def state(look: Look, asked: Wanted, caller: Caller, ago: float) -> Iterator[bytes]:
-    """Yield the first event, piece by piece: what the client has asked for, ``ago`` seconds old."""
-    locks = (one for name, one in look.locks.items() if asked.covers(name, caller))
+def state(look: Look, asked: Wanted, caller: Caller, clock: Callable[[], float]) -> Iterator[bytes]:
+    """Yield the first event, piece by piece: what the client has asked for."""
+    locks = (look.text(name) for name in look.locks if asked.covers(name, caller))
     runs = (one for name, one in look.runs.items() if asked.covers(name, caller))
     leaders = (
         leader_object(name, leader)
@@ -211,13 +211,14 @@ def state(look: Look, asked: Wanted, caller: Caller, ago: float) -> Iterator[byt
         if name in asked.names and leader.value is not None and asked.covers(name, caller)
     )
     yield b'event: state\ndata: {"leases":['
-    yield from _listed(compact(lease_object(one, ago)) for one in locks)
+    yield from _listed(locks)
     yield b'],"leaders":['
     yield from _listed(map(compact, leaders))
     yield b'],"jobs":['
     yield from _listed(compact(run_object(one)) for one in runs)
     admin = caller.prefixes if "admin" in caller.rights else ()
-    yield b'],"admin":%b}\n\n' % compact(admin)
+    age = round(clock() - look.at, 3)
+    yield b'],"admin":%b,"age":%b}\n\n' % (compact(admin), compact(age))
 
 
 def _listed(texts: Iterable[bytes]) -> Iterator[bytes]:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dblock.serve")
 
+#: The feed rests for at least four times as long as a poll takes: with very many locks that is long.
+REST = 4
 #: The feed reads the last runs of jobs with every tenth poll, and when a job begins or ends.
 RUNS_EVERY = 10
 #: The jobs that began last, at most.
@@ -116,9 +118,10 @@ class Feed:
             self._task.result()
 
     async def _poll(self) -> None:
-        polls = 0
+        polls, clock = 0, asyncio.get_running_loop().time
         try:
             while True:
+                began, rest = clock(), self.pace.poll
                 try:
                     found = await self._read(self._look, with_runs=polls % RUNS_EVERY == 0)
                 except DBLockError as error:
@@ -126,7 +129,8 @@ class Feed:
                 else:
                     self._found(found)
                     polls += 1
-                await asyncio.sleep(self.pace.poll)
+                    rest = max(rest, REST * (clock() - began))
+                await asyncio.sleep(rest)
         finally:
             self.backlog.add([])  # wakes the clients that wait for this
 

@@ -1,22 +1,11 @@
-"""The JSON objects of events: of names, of jobs' runs and of leaders. No object has a token."""
+"""The JSON objects of events: of jobs' runs and of leaders' values."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from ...lock_state import Leader, LockState, RunState
-from .states import described
-
-
-def lease_object(state: LockState, ago: float = 0.0) -> dict[str, Any]:
-    """Return what clients read of a name that dblock has read ``ago`` seconds before."""
-    made = described(state)
-    if made["expires_in"] is not None:
-        made["expires_in"] = round(made["expires_in"] - ago, 3)
-    for waiter in made["waiters"]:
-        waiter["waited"] = round(waiter["waited"] + ago, 3)
-    return made
+from ...lock_state import Leader, RunState
 
 
 def run_object(run: RunState) -> dict[str, Any]:
