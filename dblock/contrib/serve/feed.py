@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dblock.serve")
 
-#: The feed rests for at least four times as long as a poll takes: with very many locks that is long.
+#: The feed rests for at least four times as long as a poll takes. With many locks that is long.
 REST = 4
 #: The feed reads the last runs of jobs with every tenth poll, and when a job begins or ends.
 RUNS_EVERY = 10
