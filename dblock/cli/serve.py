@@ -106,7 +106,6 @@ def serve(
         locks = _locks(place)
     with arguments("--tokens"):
         application = app(locks, tokens=tokens, ttl_max=max_ttl, local=tokens is None)
-    _log(access_log)
     try:
         listening = where.listen()
     except OSError as error:
@@ -116,7 +115,14 @@ def serve(
         complain("without --certificate tokens cross the network as they are: use a TLS proxy")
     said = f"listening on {where.describe(listening)}, locks are in {place.where()}"
     try:
-        run(application, listening, tls=tls, connections=connections, ready=partial(complain, said))
+        with _logs(access_log), listening:
+            run(
+                application,
+                listening,
+                tls=tls,
+                connections=connections,
+                ready=partial(complain, said),
+            )
     except OSError as error:  # of the certificate: ssl.SSLError is one too
         raise Misconfigured(f"dblock cannot use {certificate}: {error}") from error
     finally:
@@ -150,16 +156,22 @@ def _locks(place: Place) -> AsyncLocks:
     return locks
 
 
-def _log(access: bool) -> None:
+@contextlib.contextmanager
+def _logs(access: bool) -> Iterator[None]:
     """Print errors on standard error, and the access log on standard output."""
     errors = logging.StreamHandler()
     errors.setFormatter(logging.Formatter("dblock: %(message)s"))
-    logging.getLogger("dblock").addHandler(errors)
-    requests = logging.getLogger("dblock.serve.access")
-    requests.propagate = False
-    if access:
-        requests.addHandler(logging.StreamHandler(sys.stdout))
-        requests.setLevel(logging.INFO)
+    requests = logging.StreamHandler(sys.stdout) if access else logging.NullHandler()
+    ours, theirs = logging.getLogger("dblock"), logging.getLogger("dblock.serve.access")
+    ours.addHandler(errors)
+    theirs.addHandler(requests)
+    theirs.propagate = False
+    theirs.setLevel(logging.INFO if access else logging.CRITICAL)
+    try:
+        yield
+    finally:
+        ours.removeHandler(errors)
+        theirs.removeHandler(requests)
 
 
 @click.command("token", short_help="Make a token for a caller of dblock serve.")

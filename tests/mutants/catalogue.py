@@ -22,6 +22,7 @@ from tests.mutants.presets import PRESET
 from tests.mutants.reading import READING
 from tests.mutants.retiring import RETIRING
 from tests.mutants.secrets import SECRETS
+from tests.mutants.service import SERVICE
 from tests.mutants.service_events import SERVICE_EVENTS
 from tests.mutants.slots import SLOTS
 from tests.mutants.testing import TESTING
@@ -822,6 +823,7 @@ CATALOGUE = (
     *HANDING_OVER,
     *ONCE,
     *ELECTIONS,
+    *SERVICE,
     *SLOTS,
     *READING,
 )

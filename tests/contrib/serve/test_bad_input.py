@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+from functools import partial
 
 import httpx
 import pytest
@@ -180,7 +181,7 @@ def test_a_release_is_by_token_or_by_force(client: Client) -> None:
 
 @pytest.mark.parametrize("wait", ["-1", "1.5", "x", "", "9" * 30, "\u0661"])
 def test_a_wait_is_a_whole_number(client: Client, wait: str) -> None:
-    headers = {"Prefer": f"wait={wait}".encode()}
+    headers = {b"Prefer": f"wait={wait}".encode()}
     answer = client.http.put("/v1/leases/a", content=body(), headers=headers)
     assert kind_of(answer) == "invalid"
 
@@ -279,12 +280,16 @@ def test_waiting_clients_are_not_ended_for_new_ones(
     for name in names:
         client.put(name, token)
         waiting.append(threads.start(limited.client().put, name, new_token(), wait=60))
-        eventually(lambda name=name: bool(client.show(name).json()["waiters"]))
+        eventually(partial(waited_for, client, name))
     with limited.connect() as third:
         assert ended(third)
     for name in names:
         client.delete(name, token)
     assert [one.result(SECONDS).status_code for one in waiting] == [201, 201]
+
+
+def waited_for(client: Client, name: str) -> bool:
+    return bool(client.show(name).json()["waiters"])
 
 
 def ended(connection: socket.socket) -> bool:

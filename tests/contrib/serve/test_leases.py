@@ -195,6 +195,14 @@ def test_two_names_that_differ_in_a_slash_are_two(client: Client, name: str) -> 
     assert "%2F" in refused.json()["detail"]
 
 
+@pytest.mark.parametrize("service", ["postgresql"], indirect=True)
+def test_a_row_lock_is_shown_without_its_statement(client: Client, locks: Locks, name: str) -> None:
+    with locks.row(name):
+        shown = client.show(name).json()
+    assert shown["state"] == "locked"
+    assert shown["row_lock"].keys() == {"holder", "since"}
+
+
 def test_nothing_shows_a_token(client: Client, service: Service, name: str) -> None:
     token = new_token()
     answers = [

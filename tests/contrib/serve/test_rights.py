@@ -66,7 +66,7 @@ def test_without_a_token_there_is_no_answer_but_to_probes(served: Served) -> Non
 @pytest.mark.parametrize("bearer", ["dblock_wrong", "\xff", "x" * 4000])
 def test_a_wrong_token_has_no_rights(served: Served, bearer: str) -> None:
     client = served.service.client()
-    headers = {"Authorization": f"Bearer {bearer}".encode("latin-1")}
+    headers = {b"Authorization": f"Bearer {bearer}".encode("latin-1")}
     assert client.http.get("/v1/leases", headers=headers).status_code == 401
 
 
