@@ -29,7 +29,7 @@ FLOORS = [
     {"counter_table", "fencing"},
     {"counter_stripes"},
     {"lease", "row", "counter", "once"},
-    {"attached", "multi", "cron", "election", "semaphore", "shared"},
+    {"attached", "detached", "multi", "cron", "election", "semaphore", "shared"},
     {"locks"},
     {"doctor"},
     {"__init__"},
