@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .counter import Counter
     from .cron import CronJob
+    from .detached import DetachedHold, DetachedLease
     from .election import Election, Leadership
     from .errors import (
         Conflict,
@@ -60,6 +61,8 @@ __all__ = [
     "DBLockError",
     "Danger",
     "DeadlockDetected",
+    "DetachedHold",
+    "DetachedLease",
     "Election",
     "InProgress",
     "KeyReused",
@@ -102,6 +105,8 @@ _HOMES = {
     "Counter": "counter",
     "CronJob": "cron",
     "Danger": "protocol.schedule",
+    "DetachedHold": "detached",
+    "DetachedLease": "detached",
     "Election": "election",
     "Leader": "lock_state",
     "Leadership": "election",

@@ -266,6 +266,7 @@ def check_fence(fence: object) -> int:
     return fence
 
 
+_TOKEN = re.compile(r"[0-9a-f]{32}")
 _DETACHED = re.compile(r"([0-9a-f]{32})\.([1-9][0-9]{0,18})\.(.+)", re.DOTALL)
 
 
@@ -283,6 +284,18 @@ def check_detached(text: object) -> tuple[str, str, int]:
             "lease.detach() has returned, whole and unchanged"
         )
     return check_name(match[3]), match[1], int(match[2])
+
+
+def check_token(token: object) -> str:
+    """Return the token of a detached lease: 32 hexadecimal digits. No error repeats it."""
+    if not isinstance(token, str):
+        raise TypeError(f"a token is a str, not {type(token).__name__}")
+    if _TOKEN.fullmatch(token) is None:
+        raise ValueError(
+            "a token is 32 hexadecimal digits in lower case, such as secrets.token_hex(16) "
+            f"returns, not {counted(len(token), 'character')} like these"
+        )
+    return token
 
 
 def check_flag(what: str, flag: object) -> bool:

@@ -25,11 +25,13 @@ from .arguments import (
     check_name,
     check_pause,
     check_semaphore,
+    check_token,
     check_ttl,
 )
 from .attached import AttachedLease
 from .cron import Cron, Job
 from .database import Database
+from .detached import DetachedLease
 from .election import Election
 from .errors import LockLost
 from .holding.callers import CallerRegistry, ThreadHolds
@@ -290,6 +292,37 @@ class Locks:
             on_lost=None if on_lost is None else check_callback("on_lost", on_lost),
         )
         return self.attached_class(self.database, options, detached)
+
+    def detached(
+        self, name: str, token: str | None = None, *, owner: str | None = None
+    ) -> DetachedLease:
+        """Return a lease on ``name`` that belongs to no process, but to its ``token``. No I/O.
+
+        ``token`` is 32 hexadecimal digits in lower case, random, and new for each hold; without it
+        a token is made. ``owner`` tells people who the holder is; without it the label of these
+        Locks does.
+
+        Use it where the holder is not this process: a client of your service, a step of a workflow.
+        See :class:`DetachedLease`.
+        """
+        return self._detached(
+            check_name(name),
+            self.database.runtime.token(16) if token is None else check_token(token),
+            owner,
+        )
+
+    def detached_from(self, text: str, *, owner: str | None = None) -> DetachedLease:
+        """Return the detached lease that the text of :meth:`Lease.detach` names. No I/O.
+
+        So you can renew or release the hold without attaching it.
+        """
+        name, token, _ = check_detached(text)
+        return self._detached(name, token, owner)
+
+    def _detached(self, name: str, token: str, owner: str | None) -> DetachedLease:
+        label = "" if owner is None else check_label(owner)
+        options = LeaseOptions(name, plan(30.0, False, None, None), self.retry, label=label)
+        return DetachedLease(self.database, options, token, label or self.database.owner(""))
 
     def row(
         self,

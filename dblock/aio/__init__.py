@@ -19,6 +19,7 @@ except ImportError as error:
 
 from .counter import AsyncCounter
 from .cron import AsyncCronJob
+from .detached import AsyncDetachedLease
 from .election import AsyncElection, AsyncLeadership
 from .handles import (
     AsyncHandle,
@@ -35,6 +36,7 @@ from .retrying import retry_on_conflict
 __all__ = [
     "AsyncCounter",
     "AsyncCronJob",
+    "AsyncDetachedLease",
     "AsyncElection",
     "AsyncHandle",
     "AsyncLeadership",

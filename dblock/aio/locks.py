@@ -32,6 +32,7 @@ from .adapters import ASYNC_ADAPTERS
 from .borrowing import AsyncBorrowable, sync_of
 from .counter import AsyncCounter
 from .cron import AsyncCron
+from .detached import AsyncDetachedLease
 from .election import AsyncElection
 from .handles import (
     AsyncLease,
@@ -278,6 +279,17 @@ class AsyncLocks:
             on_lost=_awaited("on_lost", on_lost),
             cancel_on_loss=cancel_on_loss,
         )
+
+    def detached(
+        self, name: str, token: str | None = None, *, owner: str | None = None
+    ) -> AsyncDetachedLease:
+        """Return a lease on ``name`` that belongs to its ``token``; see
+        :meth:`dblock.Locks.detached`."""
+        return AsyncDetachedLease(self._home, self.sync.detached(name, token, owner=owner))
+
+    def detached_from(self, text: str, *, owner: str | None = None) -> AsyncDetachedLease:
+        """Return the detached lease that the text of :meth:`AsyncLease.detach` names."""
+        return AsyncDetachedLease(self._home, self.sync.detached_from(text, owner=owner))
 
     def row(
         self,

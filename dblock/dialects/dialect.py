@@ -438,9 +438,9 @@ def read_attached(reply: Reply) -> int | None:
     return int(reply.rows[0][0]) if reply.rows else None
 
 
-def read_tokens(reply: Reply) -> set[str]:
-    """Read the tokens of the holds that were renewed."""
-    return {row[0] for row in reply.rows}
+def read_renewed(reply: Reply) -> dict[str, int | None]:
+    """Read the tokens of the holds that were renewed, and their fences."""
+    return {row[0]: row[1] for row in reply.rows}
 
 
 def read_record(reply: Reply) -> Record | None:

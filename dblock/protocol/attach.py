@@ -49,7 +49,18 @@ class Detached:
 def attach(
     dialect: Statements, detached: Detached, request: LeaseRequest, patience: float, start: float
 ) -> Procedure[Held]:
-    """Go on with a hold, with the token of ``request``. Raises LockLost when it is over.
+    """Go on with a hold, with the token of ``request``. Raises LockLost when it is over."""
+    held, now = yield from exchange(dialect, detached, request, patience, start)
+    if held.term.over(now):
+        yield from give_back(dialect, request, now)
+        raise expired(detached.name, "before dblock learned that it is attached")
+    return held
+
+
+def exchange(
+    dialect: Statements, detached: Detached, request: LeaseRequest, patience: float, start: float
+) -> Procedure[tuple[Held, float]]:
+    """Let a hold have the token of ``request``; return it, which may be over, and the time.
 
     Nobody is waited for but who has the row for a moment, or has a guard in an open transaction,
     ``patience`` seconds at most. All tries carry one new token, and none finds the old one twice,
@@ -75,10 +86,7 @@ def attach(
             except DBLockError as error:
                 raise attaching.told(error) from error
         if held is not None:
-            if not held.term.over(deadline.now):
-                return held
-            yield from give_back(dialect, request, deadline.now)
-            raise expired(detached.name, "before dblock learned that it is attached")
+            return held, deadline.now
         if deadline.over:
             raise attaching.told(_why_not(dialect, detached.name, failure)) from failure
         if not again:

@@ -128,7 +128,7 @@ class Attempt:
                 if not held.term.over(self.deadline.now):
                     return held
                 # The reply took longer than the lease is good for.
-                yield from give_back(self.dialect, self.request, self.deadline.now)
+                yield from self._give_back()
                 yield from self.look(ticket)
             free = self.seen.state is None or not self.seen.state.held
             if replaced or not self.cuts or not free:
@@ -302,9 +302,16 @@ class Attempt:
                 return held._replace(term=outcome)
         elif not isinstance(outcome, LockLost) and self.cuts:
             raise self.unknown(outcome) from outcome.__cause__
-        yield from give_back(self.dialect, self.request, self.deadline.now)
+        yield from self._give_back(None if isinstance(outcome, Term) else outcome)
         yield from self.look(None)
         return None
+
+    def _give_back(self, why: DBLockError | None = None) -> Procedure[object]:
+        """Release what must not be believed in, and go on with another token.
+
+        ``why`` it was not renewed; None if the reply came too late.
+        """
+        return give_back(self.dialect, self.request, self.deadline.now)
 
     def _term(self, remaining: float, sent: float) -> Term:
         """Return the term of a hold, whichever try was granted it.

@@ -36,11 +36,16 @@ def look_from(
 
 
 def why_lost(
-    dialect: Statements, name: str, token: str, held: Held, now: float
+    dialect: Statements, name: str, token: str, held: Held | None, now: float
 ) -> Procedure[LockLost | None]:
-    """Look why a statement did not find its hold; None if that is there, its row merely in use."""
+    """Look why a statement did not find its hold; None if that is there, its row merely in use.
+
+    ``held`` is None for a hold of which nothing is known but the token.
+    """
     try:
         state, now = yield from look(dialect, name, 0.0, now)
+        if held is None:
+            return loss_by_token(state, name, token)
         loss = loss_of(state, name, token, held, now)
         if loss is None or not dialect.has_witness:
             return loss
@@ -78,6 +83,29 @@ def loss_of(
     if state.token != token:
         return attached(state)
     return None if state.held else expired(name)
+
+
+def loss_by_token(state: LockRow | None, name: str, token: str) -> LockLost | None:
+    """Return why a token does not have a name, from what was last seen of it; None if it does.
+
+    The fence of its hold is not known.
+    """
+    if state is None:
+        return LockLost(f"no lease on {name!r} is known here", name=name, reason="unknown")
+    if token in state.members:
+        return None if state.held else expired(name)
+    if state.token is None:
+        return LockLost(
+            f"{name!r} is free: the hold with this token was released, or never was",
+            name=name,
+            reason="released",
+        )
+    return LockLost(
+        f"the token does not hold {name!r}: its hold was released or expired, or never was; the "
+        f"name is now {state.told().describe()}",
+        name=name,
+        reason="taken over",
+    )
 
 
 def attached(state: LockRow) -> LockLost:

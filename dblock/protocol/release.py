@@ -179,7 +179,7 @@ def release(
     dialect: Statements,
     name: str,
     token: str,
-    held: Held,
+    held: Held | None,
     patience: float,
     start: float,
     *,
@@ -193,12 +193,14 @@ def release(
     What was ``guarded`` is passed on to nobody: the transaction with the guard may be open yet, and
     who takes the name has to wait for its end.
 
+    ``held`` is None for a hold of which nothing is known but the token.
+
     The token names this one grant, so repeating a release whose reply was lost cannot touch a
     later hold; that the row is then no longer ours is the first one's doing. So is it if an earlier
     release is ``in_doubt``. ``patience`` counts from the first failure. A ``reader``, by its own
     token, only leaves those who share the hold.
     """
-    now, contended = start, held.contended
+    now, contended = start, held is not None and held.contended
     until: float | None = None
     while True:
         try:

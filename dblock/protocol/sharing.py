@@ -21,7 +21,6 @@ from typing import ClassVar
 from .attempt import Ask, Attempt
 from .faults import Fault, StatementError
 from .lease import Held
-from .release import give_back
 from .retry import PAUSE, retry_or_raise
 from .state import Passed
 from .steps import Execute, Procedure, Reply, Sleep
@@ -86,7 +85,7 @@ class SharedAttempt(Attempt):
         yield from self._call_readers()
         if not held.term.over(self.deadline.now):
             return held
-        yield from give_back(self.dialect, self.request, self.deadline.now)
+        yield from self._give_back()
         yield from self.look(ticket)
         return None
 

@@ -123,8 +123,9 @@ class Statements(ABC):
         return self.grant(name, token, owner, ttl)
 
     @abstractmethod
-    def renew(self, asked: Sequence[Renewal]) -> Query[set[str]]:
-        """Move the expiries of unexpired holds, waiting for nobody; return the tokens of those.
+    def renew(self, asked: Sequence[Renewal]) -> Query[dict[str, int | None]]:
+        """Move the expiries of unexpired holds, waiting for nobody; return the token of each
+        with its fence, which may be left out where there are several.
 
         Where one row is in use the others may be renewed all the same, or the statement fails.
         """

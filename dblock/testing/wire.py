@@ -160,6 +160,6 @@ class WiredSQLite(SQLite):
         super().__init__(None, "dblock_", timeouts, Wired(timeouts, store, wire))
         self._wire = wire
 
-    def renew(self, asked: Sequence[Renewal]) -> Query[set[str]]:
+    def renew(self, asked: Sequence[Renewal]) -> Query[dict[str, int | None]]:
         arriving = [renewal for renewal in asked if renewal.name not in self._wire.missing]
         return super().renew(arriving)

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from dblock import LockLost, Locks, NotAcquired, Timeouts
-from dblock.aio import AsyncLease, AsyncLocks
+from dblock.aio import AsyncDetachedLease, AsyncLease, AsyncLocks
 from dblock.protocol.steps import Query
 from tests.aio.support import Stepped, cancelled_at, settled
 from tests.conftest import Database
@@ -124,6 +124,36 @@ def test_a_waiting_acquire(url: str, run: Any, direct: Locks, how: str, kind: st
                 await releasing
                 if not cancelled:
                     await lock.release()
+                assert await asyncio.to_thread(is_free, direct)
+
+    run(main())
+
+
+@how
+def test_a_waiting_take_by_token(url: str, run: Any, direct: Locks, how: str) -> None:
+    """It leaves the queue, and no hold but that of the token."""
+
+    async def main() -> None:
+        async def release_when(told: asyncio.Event, other: AsyncDetachedLease) -> None:
+            await told.wait()
+            await other.release()
+
+        eager = timed(AsyncLocks(url, retry=EAGER), poll=0.01, server_wait=0.01)
+        async with eager as locks, AsyncLocks(url) as others:
+            for at in (*range(1, 30), 10_000):
+                other, detached = others.detached("report"), locks.detached("report")
+                await other.take(LONG)
+                told = asyncio.Event()
+                releasing = asyncio.create_task(release_when(told, other))
+                if at > 10:  # it gets the name, and then the token
+                    asyncio.get_running_loop().call_later(0.1, told.set)
+                await cancelled_at(detached.take(AGES, wait=SECONDS), at, how)
+                await settled(locks)
+                told.set()
+                await releasing
+                same = direct.detached("report", detached.token)
+                await asyncio.to_thread(same.take, AGES, LONG / 3)
+                await asyncio.to_thread(same.release)
                 assert await asyncio.to_thread(is_free, direct)
 
     run(main())

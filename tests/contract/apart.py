@@ -12,6 +12,7 @@ THREADS_ONLY: Mapping[str, str] = {
     "function is what is decorated, and a plain one refused",
     "test_keeper_tells::test_a_coroutine_function_is_no_callback": "there it is one",
     "test_cron::test_a_coroutine_function_is_no_job": "there it is one",
+    "test_detached::test_it_stays_in_its_process": "there what a test has is made for it alone",
     "test_whereabouts::test_a_session_with_binds": "there a session's sync one does that",
     "test_keeper_tells::test_a_callback_that_blocks_harms_nobody": "whatever blocks an event loop "
     "holds up all in it; a coroutine function is for a callback that waits",

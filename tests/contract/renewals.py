@@ -38,13 +38,13 @@ class Renewals:
         self.after: Callable[[], object] = lambda: None
         renew = locks.dialect.renew
 
-        def sent(asked: list[Renewal]) -> Query[set[str]]:
+        def sent(asked: list[Renewal]) -> Query[dict[str, int | None]]:
             if by_keeper():
                 self.sizes.append(len(asked))
                 self.before()
             query = renew(asked)
 
-            def heard(reply: Reply) -> set[str]:
+            def heard(reply: Reply) -> dict[str, int | None]:
                 if by_keeper():
                     self.after()
                 return query.read(reply)

@@ -150,7 +150,7 @@ def test_a_row_that_is_busy_after_its_renewal(
     assert query.sql.count(updated) == 1
     query = query._replace(sql=query.sql.replace(updated, f"{updated} DO GET_LOCK('gate', 60);"))
 
-    def renewal() -> Procedure[set[str]]:
+    def renewal() -> Procedure[dict[str, int | None]]:
         return query.read((yield Execute(query)))
 
     has_moved = moved(engine, locks, lease.name)

@@ -69,6 +69,17 @@ def test_an_uncontended_lease_is_one_statement_to_take_and_one_to_give_back(db: 
             assert counter.of(lease.release) == 1, name
 
 
+def test_a_lease_by_its_token_is_one_statement_for_each_call(db: Database) -> None:
+    with counting(db) as counter:
+        with counter.locks.lease("report"):  # makes the connection, and the name's row
+            pass
+        detached = counter.locks.detached("report")
+        assert counter.of(detached.take) == 1
+        assert counter.of(detached.renew) == 1
+        assert counter.of(detached.take) == 3  # it was refused, looked, and renewed the hold
+        assert counter.of(detached.release) == 1
+
+
 def test_a_row_lock_in_the_users_transaction(new_database: NewDatabase) -> None:
     """It has a savepoint around it only where there is something that it has to keep."""
     db = new_database("postgresql", migrated=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.asynchronous import ASYNCHRONOUS
+from tests.mutants.by_token import BY_TOKEN
 from tests.mutants.clusters import CLUSTERS
 from tests.mutants.contrib import CONTRIB
 from tests.mutants.crashes import CRASHES
@@ -821,6 +822,7 @@ CATALOGUE = (
     *FUNCTIONS,
     *PLACES,
     *HANDING_OVER,
+    *BY_TOKEN,
     *ONCE,
     *ELECTIONS,
     *SERVICE,

@@ -106,8 +106,8 @@ HANDING_OVER = (
         "an-attached-hold-is-believed-too-late",
         "nobody believes in a hold whose term is over",
         "protocol.attach.attach",
-        "if not held.term.over(deadline.now):",
-        "if True:",
+        "if held.term.over(now):",
+        "if False:",
         f"{TRACES}[sqlite]",
     ),
     Mutant(

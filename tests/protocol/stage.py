@@ -245,7 +245,7 @@ class Stage:
                 pause = 1.5 if answer == "pause" else -1.0
                 return [] if answer == "missing" else [(1, None, pause, 3600.0)]
             case commands.Renew(asked):
-                return [(one.token,) for one in asked] if answer == "renewed" else []
+                return [(one.token, 3) for one in asked] if answer == "renewed" else []
             case commands.Attach():
                 return [(3,)] if answer == "attached" else []
             case commands.LockRow(borrowed=borrowed):

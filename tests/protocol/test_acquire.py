@@ -154,7 +154,7 @@ def renewing_what_is_found() -> Procedure[Held | Refused]:
 
 def test_what_is_found_is_renewed_and_believed_from_then_on() -> None:
     acquiring = renewing_what_is_found()
-    assert acquiring.send(Reply([("mine",)], 1, 55.0, 56.0, "server")) == Sleep(0)
+    assert acquiring.send(Reply([("mine", 3)], 1, 55.0, 56.0, "server")) == Sleep(0)
     with pytest.raises(StopIteration) as told:
         acquiring.send(Reply([], 0, 56.0, 56.0))
     assert told.value.value == Held(3, Term(55.0, 30.0), "server", contended=True)
@@ -162,5 +162,5 @@ def test_what_is_found_is_renewed_and_believed_from_then_on() -> None:
 
 def test_what_is_found_is_given_back_when_its_renewal_is_told_too_late() -> None:
     acquiring = renewing_what_is_found()
-    assert acquiring.send(Reply([("mine",)], 1, 55.0, 86.0, "server")) == Sleep(0)
+    assert acquiring.send(Reply([("mine", 3)], 1, 55.0, 86.0, "server")) == Sleep(0)
     assert acquiring.send(Reply([], 0, 86.0, 86.0)) == Execute(DIALECT.pass_on("report", "mine"))

@@ -84,7 +84,7 @@ class Table:
                 return []
             if any(name in self.busy for name, _, _ in rows):
                 return None
-            return [(t,) for n, t, _ in rows if self.rows.get(n, ("", 0))[0] == t]
+            return [(t, 1) for n, t, _ in rows if self.rows.get(n, ("", 0))[0] == t]
         found = [name for name in query.params.values() if name in self.rows]
         return [
             (name, self.rows[name][1], self.rows[name][0], None, None, None, TTL, None)

@@ -10,10 +10,11 @@ from typing import Any, assert_type
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from dblock import Leader, LockState, RunState
+from dblock import DetachedHold, Leader, LockState, RunState
 from dblock.aio import (
     AsyncCounter,
     AsyncCronJob,
+    AsyncDetachedLease,
     AsyncElection,
     AsyncHandle,
     AsyncLeadership,
@@ -117,6 +118,13 @@ async def leases(session: AsyncSession) -> None:
     assert_type(await lease.detach(), str)
     await lease.release(after=3)
     assert_type(locks.attach("text", ttl=30), AsyncLease)
+    detached = locks.detached("report", "f" * 32, owner="worker")
+    assert_type(detached, AsyncDetachedLease)
+    assert_type((detached.name, detached.token, detached.owner), tuple[str, str, str])
+    assert_type(await detached.take(ttl=30, wait=None), DetachedHold)
+    assert_type(await detached.renew(), DetachedHold)
+    assert_type(locks.detached_from("text"), AsyncDetachedLease)
+    await detached.release()
     assert_type(locks.shared("prices"), AsyncSharedLease)
     row = locks.row("order:42", on=session)
     assert_type(row, AsyncRowLock)

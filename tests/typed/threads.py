@@ -24,6 +24,8 @@ from dblock import (
     Danger,
     DBLockError,
     DeadlockDetected,
+    DetachedHold,
+    DetachedLease,
     Election,
     InProgress,
     KeyReused,
@@ -172,6 +174,17 @@ def leases() -> None:
     lease.release(after=5)
     attached = locks.attach(text, ttl=30, label="worker", max_hold=60)
     attached.check()
+    detached = locks.detached("report", "f" * 32, owner="worker")
+    assert_type(detached, DetachedLease)
+    assert_type((detached.name, detached.token, detached.owner), tuple[str, str, str])
+    hold = detached.take(ttl=30, wait=5)
+    assert_type(hold, DetachedHold)
+    assert_type((hold.name, hold.fence), tuple[str, int])
+    assert_type((hold.expires_in, hold.repeated), tuple[float, bool])
+    assert_type(detached.renew(30), DetachedHold)
+    assert_type(locks.detached_from(text), DetachedLease)
+    detached.release()
+    locks.detached("report", b"token")  # type: ignore[arg-type]
     shared = locks.shared("prices", 30, 5)
     assert_type(shared, SharedLease)
     locks.lease("report", ttl="30")  # type: ignore[arg-type]

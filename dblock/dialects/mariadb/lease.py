@@ -11,7 +11,7 @@ from ...protocol import commands
 from ...protocol.state import Granted, Queued, Renewal
 from ...protocol.steps import Query, Reply
 from ...protocol.tokens import is_shared
-from ..dialect import read_attached, read_joined, read_tokens
+from ..dialect import read_attached, read_joined, read_renewed
 from ..readers import shared
 from .fragments import LATER, REMAINING, microseconds
 from .queue import LAST, REST, QueueStatements
@@ -126,12 +126,13 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
                 acquired_at = SYSDATE(6), expires_at = {LATER}{f", {NOTED}" if shares else ""}"""
         return self.take_row(name, changes, free)
 
-    def renew(self, asked: Sequence[Renewal]) -> Query[set[str]]:
+    def renew(self, asked: Sequence[Renewal]) -> Query[dict[str, int | None]]:
         # There is no UPDATE ... RETURNING. What was renewed expires later than anything that was
         # to expire a TTL after the start: so it is told, and the holder's term began before that.
         # One busy row fails the statement, with nothing renewed; a small table, read as a whole
         # rather than by its key, would fail it for any busy row.
-        # Mostly all are, and then that is the answer: the driver takes ten calls to read a row.
+        # Of many mostly all are, and then that is the answer: it takes the driver ten calls to
+        # read a row.
         # They are counted apart, because a SELECT in a condition would lock them.
         # Names go in hexadecimal: they are bytes, whatever the connection's character set.
         rows = [(name.encode().hex(), token, microseconds(ttl)) for name, token, ttl in asked]
@@ -153,15 +154,15 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
                 SET expires_at = IF({shared("l.token")}, GREATEST(expires_at, {later}), {later})
                 WHERE expires_at > SYSDATE(6);
                 SELECT COUNT(*) INTO moved FROM {renewed};
-                IF moved = JSON_LENGTH(holds)
-                THEN SELECT '{ALL}';
-                ELSE SELECT l.token FROM {renewed};
+                IF moved = JSON_LENGTH(holds) AND moved > 1
+                THEN SELECT '{ALL}', NULL;
+                ELSE SELECT l.token, l.fence FROM {renewed};
                 END IF;
             END""",
             {"asked": json.dumps(rows)},
             commands.Renew(tuple(asked)),
             self.patience,
-            read=partial(read_renewed, tuple(asked)),
+            read=partial(_read_all, tuple(asked)),
         )
 
     def attach(
@@ -219,10 +220,10 @@ def read_known(reply: Reply, ttl: float) -> Granted | None:
     return Granted(reply.rows[0][0], ttl) if reply.rows else None
 
 
-def read_renewed(asked: Sequence[Renewal], reply: Reply) -> set[str]:
+def _read_all(asked: Sequence[Renewal], reply: Reply) -> dict[str, int | None]:
     """Read the tokens of the holds that were renewed."""
-    renewed = read_tokens(reply)
-    return {one.token for one in asked} if renewed == {ALL} else renewed
+    renewed = read_renewed(reply)
+    return dict.fromkeys(one.token for one in asked) if ALL in renewed else renewed
 
 
 def _granted(reply: Reply, token: str) -> Granted | None:

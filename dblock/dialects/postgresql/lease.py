@@ -8,7 +8,7 @@ from functools import cached_property
 from ...protocol import commands
 from ...protocol.state import Granted, Renewal
 from ...protocol.steps import Query
-from ..dialect import read_attached, read_grant, read_tokens
+from ..dialect import read_attached, read_grant, read_renewed
 from ..readers import shared
 from ..tickets import TICKET, UNCALLED
 from .fragments import DURABLE, FREE, LAZY, PATIENT, REMAINING, TURN
@@ -99,7 +99,7 @@ class LeaseStatements(QueueStatements):
             FROM mine WHERE l.lock_name = mine.lock_name
             RETURNING fence, {REMAINING}, {DURABLE}"""
 
-    def renew(self, asked: Sequence[Renewal]) -> Query[set[str]]:
+    def renew(self, asked: Sequence[Renewal]) -> Query[dict[str, int | None]]:
         # `mine.expires_at`, because l's own may be compared before `mine` has the row locked.
         # Where an expiry is brought forward the first who waits is told, to look again in time.
         # That of readers never is: another may have a longer TTL.
@@ -124,7 +124,7 @@ class LeaseStatements(QueueStatements):
                 CASE WHEN {shared("l.token")} THEN mine.expires_at END)
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = mine.token
                 AND mine.expires_at > clock_timestamp()
-            RETURNING l.token, {DURABLE},
+            RETURNING l.token, l.fence, {DURABLE},
                 CASE WHEN l.expires_at < mine.expires_at THEN {call()} END""",
             {
                 "names": list(names),
@@ -134,7 +134,7 @@ class LeaseStatements(QueueStatements):
             },
             commands.Renew(tuple(asked)),
             0.0,
-            read=read_tokens,
+            read=read_renewed,
         )
 
     def attach(

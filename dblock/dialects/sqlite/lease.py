@@ -9,7 +9,7 @@ from functools import cached_property
 from ...protocol import commands
 from ...protocol.state import Granted, Queued, Renewal
 from ...protocol.steps import Query
-from ..dialect import read_attached, read_grant, read_join, read_tokens
+from ..dialect import read_attached, read_grant, read_join, read_renewed
 from ..readers import shared
 from .fragments import LATER, NOW, REMAINING, modifier
 from .queue import LAST, REST, QueueStatements
@@ -59,7 +59,7 @@ class LeaseStatements(QueueStatements):
             read=read_join,
         )
 
-    def renew(self, asked: Sequence[Renewal]) -> Query[set[str]]:
+    def renew(self, asked: Sequence[Renewal]) -> Query[dict[str, int | None]]:
         # The expiry of readers is never brought forward: another may have a longer TTL.
         rows = json.dumps([(name, token, modifier(ttl)) for name, token, ttl in asked])
         later = LATER.replace(":ttl", "json_extract(asked.value, '$[2]')")
@@ -70,11 +70,11 @@ class LeaseStatements(QueueStatements):
             WHERE l.lock_name = json_extract(asked.value, '$[0]')
                 AND l.token = json_extract(asked.value, '$[1]')
                 AND l.expires_at > {NOW}
-            RETURNING token""",
+            RETURNING token, fence""",
             {"asked": rows},
             commands.Renew(tuple(asked)),
             self.patience,
-            read=read_tokens,
+            read=read_renewed,
         )
 
     def attach(

@@ -114,7 +114,7 @@ END $function$;
     IF new THEN
         REVOKE ALL ON FUNCTION "locking"."dblock_trust"(double precision) FROM PUBLIC;
     END IF;
-    COMMENT ON FUNCTION "locking"."dblock_trust"(double precision) IS 'Reads dblock''s witness, and writes it where it is missing, for the other functions. (dblock f60568d4)';
+    COMMENT ON FUNCTION "locking"."dblock_trust"(double precision) IS 'Reads dblock''s witness, and writes it where it is missing, for the other functions. (dblock 9aa732c7)';
 END $create$;
 
 DO $create$
@@ -176,7 +176,7 @@ BEGIN
                 CASE WHEN SUBSTR(l.token, 1, 6) = 'shared' THEN mine.expires_at END)
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = mine.token
                 AND mine.expires_at > clock_timestamp()
-            RETURNING l.token, pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END),
+            RETURNING l.token, l.fence, pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END),
                 CASE WHEN l.expires_at < mine.expires_at THEN CASE WHEN waiters IS NOT NULL THEN (
     SELECT pg_notify('dblock_' || pg_catalog.left(entry, 8), pg_catalog.left(entry, 12))
     FROM pg_catalog.unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%' AND NOT pg_try_advisory_xact_lock_shared(
@@ -203,7 +203,7 @@ END $function$;
     IF new THEN
         REVOKE ALL ON FUNCTION "locking"."dblock_renew"(text, text, double precision) FROM PUBLIC;
     END IF;
-    COMMENT ON FUNCTION "locking"."dblock_renew"(text, text, double precision) IS 'Sets a lease to expire in ttl seconds; returns NULL if the lease is lost. (dblock f60568d4)';
+    COMMENT ON FUNCTION "locking"."dblock_renew"(text, text, double precision) IS 'Sets a lease to expire in ttl seconds; returns NULL if the lease is lost. (dblock 9aa732c7)';
 END $create$;
 
 DO $create$
@@ -320,7 +320,7 @@ END $function$;
     IF new THEN
         REVOKE ALL ON FUNCTION "locking"."dblock_acquire"(text, text, text, double precision) FROM PUBLIC;
     END IF;
-    COMMENT ON FUNCTION "locking"."dblock_acquire"(text, text, text, double precision) IS 'Takes a lease, or tells the holder; with the token of a hold renews that. (dblock f60568d4)';
+    COMMENT ON FUNCTION "locking"."dblock_acquire"(text, text, text, double precision) IS 'Takes a lease, or tells the holder; with the token of a hold renews that. (dblock 9aa732c7)';
 END $create$;
 
 DO $create$
@@ -402,7 +402,7 @@ END $function$;
     IF new THEN
         REVOKE ALL ON FUNCTION "locking"."dblock_release"(text, text) FROM PUBLIC;
     END IF;
-    COMMENT ON FUNCTION "locking"."dblock_release"(text, text) IS 'Releases a lease, to the first waiter; returns false if the token does not have it. (dblock f60568d4)';
+    COMMENT ON FUNCTION "locking"."dblock_release"(text, text) IS 'Releases a lease, to the first waiter; returns false if the token does not have it. (dblock 9aa732c7)';
 END $create$;
 
 DO $create$
@@ -436,7 +436,7 @@ END $function$;
     IF new THEN
         REVOKE ALL ON FUNCTION "locking"."dblock_show"(text) FROM PUBLIC;
     END IF;
-    COMMENT ON FUNCTION "locking"."dblock_show"(text) IS 'Tells the holder of a name, NULL if it is free, and how many processes wait for it. (dblock f60568d4)';
+    COMMENT ON FUNCTION "locking"."dblock_show"(text) IS 'Tells the holder of a name, NULL if it is free, and how many processes wait for it. (dblock 9aa732c7)';
 END $create$;
 
 DO $create$
@@ -473,7 +473,7 @@ END $function$;
     IF new THEN
         REVOKE ALL ON FUNCTION "locking"."dblock_gate"(text, bigint) FROM PUBLIC;
     END IF;
-    COMMENT ON FUNCTION "locking"."dblock_gate"(text, bigint) IS 'Lets a fence pass, in the transaction that writes; fails if a larger one has passed. (dblock f60568d4)';
+    COMMENT ON FUNCTION "locking"."dblock_gate"(text, bigint) IS 'Lets a fence pass, in the transaction that writes; fails if a larger one has passed. (dblock 9aa732c7)';
 END $create$;
 
 DROP FUNCTION IF EXISTS "locking"."dblock_trust";

@@ -178,9 +178,9 @@ BEGIN NOT ATOMIC
         ttl BIGINT PATH '$[2]'
     )) AS asked STRAIGHT_JOIN `shop`.`dblock_lock` AS l FORCE INDEX (PRIMARY)
         ON l.lock_name = UNHEX(asked.hex) AND l.token = asked.token WHERE expires_at >= start + INTERVAL asked.ttl MICROSECOND;
-    IF moved = JSON_LENGTH(holds)
-    THEN SELECT 'all';
-    ELSE SELECT l.token FROM JSON_TABLE(holds, '$[*]' COLUMNS (
+    IF moved = JSON_LENGTH(holds) AND moved > 1
+    THEN SELECT 'all', NULL;
+    ELSE SELECT l.token, l.fence FROM JSON_TABLE(holds, '$[*]' COLUMNS (
         hex VARCHAR(2040) CHARACTER SET ascii PATH '$[0]',
         token CHAR(32) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]',
         ttl BIGINT PATH '$[2]'

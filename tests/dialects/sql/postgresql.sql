@@ -195,7 +195,7 @@ WITH present AS MATERIALIZED (SELECT epoch FROM "public"."dblock_witness" WHERE 
             CASE WHEN SUBSTR(l.token, 1, 6) = 'shared' THEN mine.expires_at END)
         FROM mine WHERE l.lock_name = mine.lock_name AND l.token = mine.token
             AND mine.expires_at > clock_timestamp()
-        RETURNING l.token, pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END),
+        RETURNING l.token, l.fence, pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END),
             CASE WHEN l.expires_at < mine.expires_at THEN CASE WHEN waiters IS NOT NULL THEN (
 SELECT pg_notify('dblock_' || pg_catalog.left(entry, 8), pg_catalog.left(entry, 12))
 FROM pg_catalog.unnest(waiters) AS entry WHERE (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(

@@ -90,7 +90,7 @@ FROM json_each(:asked) AS asked
 WHERE l.lock_name = json_extract(asked.value, '$[0]')
     AND l.token = json_extract(asked.value, '$[1]')
     AND l.expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now')
-RETURNING token
+RETURNING token, fence
 
 -- attach, waits 0.05 s
 UPDATE "main"."dblock_lock"

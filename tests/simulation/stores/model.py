@@ -665,7 +665,7 @@ class ModelStore(Store):
                 earlier, name.expires = until < name.expires, until
                 if earlier:
                     self._call(name)
-                renewed.append((token, "", None))
+                renewed.append((token, name.fence, "", None))
         if renewed:
             self._writes()
         return renewed, len(renewed)

@@ -1,0 +1,148 @@
+"""A hold by its token alone: nobody remembers it but the client who made the token.
+
+::
+
+    take ── granted ────────────────────────────────────────────────────> Held
+     └── refused, or no reply ── look ── the token is there ── renew it ─> Held, repeated
+                                  ├── another has the name ──────────────> Refused
+                                  └── nobody answers ────────────────────> OutcomeUnknown
+
+The client asks again with the same token when it does not know what became of a call, and whichever
+call arrived is the hold. So a token is neither exchanged for another nor released here, except when
+the client asks for that: an earlier call may be under way yet, and would end the hold of a later.
+"""
+
+from __future__ import annotations
+
+from ..errors import DBLockError, LockLost, OutcomeUnknown, Unavailable
+from .attempt import Attempt
+from .epoch import consult, ended
+from .explain import explain
+from .faults import StatementError
+from .inspect import look, loss_by_token
+from .lease import Held, Refused
+from .retry import PAUSE, retry_or_raise
+from .state import LockRow, Renewal
+from .statements import Statements
+from .steps import Procedure, Sleep
+from .term import Term
+from .tokens import is_shared
+
+
+class TokenAttempt(Attempt):
+    """How far one take has come."""
+
+    #: The token was found to have the name.
+    repeated = False
+
+    def ask(self) -> Procedure[Held | None]:
+        """Ask without waiting for anybody."""
+        return self.run(None)
+
+    def find_hold(self) -> Procedure[Held | None]:
+        """Look whether the token has the name already."""
+        yield from self.look(None)
+        return (yield from self._found())
+
+    def _found(self) -> Procedure[Held | None]:
+        held = yield from super()._found()
+        self.repeated = held is not None
+        return held
+
+    def _give_back(self, why: DBLockError | None = None) -> Procedure[object]:
+        if why is None:
+            raise late(self.request.name, self.request.ttl)
+        if not isinstance(why, LockLost):
+            raise self.told(why) from why.__cause__
+        yield from ()
+        return None
+
+
+def late(name: str, ttl: float) -> OutcomeUnknown:
+    """Return the error for a reply that came when the holder could not act on it any more."""
+    return OutcomeUnknown(
+        f"{name!r} was granted, and the reply came when most of the {ttl:g} s were over. Take it "
+        "again with the same token: the database knows whether it has the name yet",
+        name=name,
+    )
+
+
+def take(attempt: TokenAttempt, *, look_first: bool) -> Procedure[Held | Refused]:
+    """Take a name without waiting for its holder, or find that the token has it.
+
+    ``look_first``: another has it most likely, which one statement finds out.
+    """
+    held = None
+    if look_first:
+        held = yield from attempt.find_hold()
+        if held is None and not attempt.promising:
+            return Refused(attempt.seen.state, attempt.closed)
+    if held is None:
+        held = yield from attempt.ask()
+    if held is not None:
+        return held
+    if attempt.unsure:
+        raise attempt.unknown(
+            Unavailable("a statement may be under way on a session that dblock could not end")
+        )
+    if attempt.timed_out is not None and attempt.seen.position.free:
+        raise attempt.told(attempt.timed_out)
+    return Refused(attempt.seen.state, attempt.closed)
+
+
+def renew(
+    dialect: Statements, name: str, token: str, ttl: float, patience: float, start: float
+) -> Procedure[Held]:
+    """Renew the hold that a token has. Raises LockLost if it has none.
+
+    It can be repeated, whatever became of it. ``patience`` bounds how long an unreachable database
+    is tried, and a row that is in use.
+    """
+    now, until = start, start + patience
+    while True:
+        hold = token
+        if is_shared(token):
+            hold, now = yield from _group(dialect, name, token, until - now, now)
+        query = dialect.renew([Renewal(name, hold, ttl)])
+        reply = yield from retry_or_raise(dialect, query, name, until - now, now)
+        fence, now = query.read(reply).get(hold), reply.now
+        if fence is not None:
+            return Held(fence, Term(reply.sent, ttl), reply.server)
+        state, now = yield from look(dialect, name, until - now, now)
+        loss = yield from _why_lost(dialect, state, name, token, ttl, now)
+        if loss is not None:
+            raise loss
+        if now >= until:
+            raise Unavailable(
+                f"{name!r} could not be renewed, because its row is in use: try again", name=name
+            )
+        now = (yield Sleep(PAUSE)).now
+
+
+def _group(
+    dialect: Statements, name: str, token: str, patience: float, now: float
+) -> Procedure[tuple[str, float]]:
+    """Return the token of the hold that a reader shares. Raises LockLost if it shares none."""
+    state, now = yield from look(dialect, name, patience, now)
+    loss = loss_by_token(state, name, token)
+    if loss is not None:
+        raise loss
+    assert state is not None
+    assert state.token is not None
+    return state.token, now
+
+
+def _why_lost(
+    dialect: Statements, state: LockRow | None, name: str, token: str, ttl: float, now: float
+) -> Procedure[LockLost | None]:
+    """Return why a token does not have a name; None if it does, and may ask again."""
+    loss = loss_by_token(state, name, token)
+    if loss is not None or not dialect.has_witness:
+        return loss
+    assert state is not None
+    try:
+        witness, *_ = yield from consult(dialect, ttl, 0.0, now)
+    except StatementError as failure:
+        error: DBLockError = explain(dialect, failure, name, harmless=True)
+        raise error from failure.__cause__
+    return ended(name, state.fence, witness)
