@@ -159,9 +159,11 @@ def _locks(place: Place) -> AsyncLocks:
 @contextlib.contextmanager
 def _logs(access: bool) -> Iterator[None]:
     """Print errors on standard error, and the access log on standard output."""
+    from ..contrib.serve.access_log import Writer
+
     errors = logging.StreamHandler()
     errors.setFormatter(logging.Formatter("dblock: %(message)s"))
-    requests = logging.StreamHandler(sys.stdout) if access else logging.NullHandler()
+    requests = Writer(sys.stdout) if access else logging.NullHandler()
     ours, theirs = logging.getLogger("dblock"), logging.getLogger("dblock.serve.access")
     ours.addHandler(errors)
     theirs.addHandler(requests)
@@ -172,6 +174,7 @@ def _logs(access: bool) -> Iterator[None]:
     finally:
         ours.removeHandler(errors)
         theirs.removeHandler(requests)
+        requests.flush()
 
 
 @click.command("token", short_help="Make a token for a caller of dblock serve.")
