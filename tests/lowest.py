@@ -15,7 +15,7 @@ PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 #: What users install; what the other groups have is the project's own tools, the newest of each.
 GROUPS = ("drivers", "fastapi", "test-mysqlclient")
 
-_REQUIREMENT = re.compile(r"(?P<name>[\w-]+)(?P<extras>\[[\w,]+\])?>=(?P<lowest>[\d.]+)$")
+_REQUIREMENT = re.compile(r"(?P<name>[\w-]+)(?P<extras>\[[\w,]+\])?>=(?P<lowest>[\d.]+)(;.*)?$")
 
 
 def lowest() -> Iterator[str]:

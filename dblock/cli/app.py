@@ -17,6 +17,7 @@ from .prune import prune
 from .run_command import run
 from .runs import runs
 from .schema import downgrade, upgrade
+from .serve import serve, token
 from .show import list_, release, resize, show
 
 if TYPE_CHECKING:
@@ -102,6 +103,8 @@ for command in (
     pause,
     doctor,
     metrics,
+    serve,
+    token,
     upgrade,
     downgrade,
 ):

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ..arguments import check_limit
 from ..printable import counted, moment, printable
+from ..state_object import state_object
 from . import exits
 from .options import Place, checked, database_options, json_option, name_argument
 from .output import complain, print_table, table
 from .runs import run_lines, run_object
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from rich.table import Table
 
-    from ..lock_state import LockState, RowLockState
+    from ..lock_state import LockState
 
 #: How wide the labels of ``dblock show`` are: two more than the longest, "expires".
 LABELS = 9
@@ -66,7 +65,7 @@ def list_(place: Place, as_json: bool, watching: bool) -> int:
             return exits.OK
         states = locks.list()
     if as_json:
-        click.echo(json.dumps([_object(state) for state in states], indent=2))
+        click.echo(json.dumps([state_object(state) for state in states], indent=2))
     elif not states:
         complain("nobody holds a lock")
     elif sys.stdout.isatty():
@@ -99,7 +98,7 @@ def show(place: Place, name: str, as_json: bool) -> int:
         state = locks.show(name)
         run = state.run or locks.last_run(name)
     if as_json:
-        shown = _object(state) | {"last_run": None if run is None else run_object(run)}
+        shown = state_object(state) | {"last_run": None if run is None else run_object(run)}
         click.echo(json.dumps(shown, indent=2))
     else:
         for key, value in [*_block(state), *_waiters(state), *run_lines(run)]:
@@ -164,40 +163,6 @@ def _state(state: LockState) -> str:
         return f"{state.status}, shared by {state.readers}"
     done = state.status == "done"
     return f"done, kept until {moment(state.expires_at)}" if done else state.status
-
-
-def _object(state: LockState) -> dict[str, Any]:
-    """Return what JSON says of a name: nothing about a hold that was given back."""
-    leased = state.status not in ("free", "locked", "full")
-    return {
-        "name": state.name,
-        "state": state.status,
-        "holder": state.owner if leased else None,
-        "since": _iso(state.acquired_at) if leased else None,
-        "expires_at": _iso(state.expires_at) if leased else None,
-        "expires_in": round(state.remaining, 3) if leased and state.remaining is not None else None,
-        "fence": state.fence,
-        "readers": state.readers if leased else None,
-        "slots": None if state.slots is None else state.slots._asdict(),
-        "row_lock": None if state.row_lock is None else _row_lock_object(state.row_lock),
-        "waiters": [
-            {
-                "waiter": waiter.owner,
-                "for": waiter.strategy,
-                "since": waiter.since.isoformat(),
-                "waited": round(waiter.waited, 3),
-            }
-            for waiter in state.waiters
-        ],
-    }
-
-
-def _row_lock_object(row_lock: RowLockState) -> dict[str, Any]:
-    return row_lock._asdict() | {"since": _iso(row_lock.since)}
-
-
-def _iso(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()
 
 
 def _fields(state: LockState) -> list[str]:

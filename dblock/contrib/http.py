@@ -64,10 +64,18 @@ class Answer:
     reason: str | None = None
 
     @classmethod
-    def problem(cls, status: int, detail: str, *headers: tuple[str, str]) -> Answer:
-        """Return problem details."""
-        title = HTTPStatus(status).phrase
-        document = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    def problem(
+        cls,
+        status: int,
+        detail: str,
+        *headers: tuple[str, str],
+        type: str = "about:blank",
+        title: str | None = None,
+        **members: object,
+    ) -> Answer:
+        """Return problem details, with further ``members`` for programs."""
+        title = title or HTTPStatus(status).phrase
+        document = {"type": type, "title": title, "status": status, "detail": detail, **members}
         kind = ("Content-Type", "application/problem+json")
         return cls(status, (kind, *headers), json.dumps(document).encode())
 

@@ -30,7 +30,8 @@ def read(text: str) -> Samples:
         if line.startswith("# HELP "):
             declared.append(line.split()[2])
         elif line.startswith("# TYPE "):
-            assert line.split()[2:] == [declared[-1], "gauge"]
+            kind = "counter" if declared[-1].endswith("_total") else "gauge"
+            assert line.split()[2:] == [declared[-1], kind]
         else:
             sample = _SAMPLE.fullmatch(line)
             assert sample, line

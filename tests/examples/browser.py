@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from selenium.common import WebDriverException
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
@@ -77,6 +77,11 @@ class Browser:
     def text(self) -> str:
         """What can be read on the page."""
         return self.chrome.find_element(By.TAG_NAME, "body").text
+
+    def console(self) -> list[str]:
+        """What the page and the browser have complained of since the last call."""
+        get_log: Any = self.chrome.get_log
+        return [entry["message"] for entry in get_log("browser")]
 
     def find(self, css: str) -> WebElement:
         return self.chrome.find_element(By.CSS_SELECTOR, css)

@@ -23,6 +23,8 @@ from tests.mutants.presets import PRESET
 from tests.mutants.reading import READING
 from tests.mutants.retiring import RETIRING
 from tests.mutants.secrets import SECRETS
+from tests.mutants.service import SERVICE
+from tests.mutants.service_events import SERVICE_EVENTS
 from tests.mutants.slots import SLOTS
 from tests.mutants.testing import TESTING
 from tests.mutants.user_locks import USER_LOCKS
@@ -811,6 +813,7 @@ CATALOGUE = (
     *CONTRIB,
     *JOBS,
     *SECRETS,
+    *SERVICE_EVENTS,
     *TESTING,
     *LOOKS_ALIKE,
     *PRESET,
@@ -822,6 +825,7 @@ CATALOGUE = (
     *BY_TOKEN,
     *ONCE,
     *ELECTIONS,
+    *SERVICE,
     *SLOTS,
     *READING,
 )

@@ -307,7 +307,7 @@ JOBS = (
     Mutant(
         "metric-of-two-lines",
         "a name with a line break breaks no metric",
-        "metrics._escaped",
+        "exposition._escaped",
         '.replace("\\n", r"\\n")',
         "",
         "tests/cli/test_metrics.py::test_metrics[sqlite]",
@@ -315,7 +315,7 @@ JOBS = (
     Mutant(
         "jobs-beyond-the-limit",
         "metrics tell of so many jobs by name as were asked for",
-        "metrics._metrics",
+        "exposition._metrics",
         "runs = runs[:limit]",
         "pass",
         "tests/cli/test_metrics.py::test_so_many_names_at_most",

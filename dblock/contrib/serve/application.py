@@ -1,0 +1,125 @@
+"""The ASGI application of the lock service."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Awaitable, Callable, MutableMapping
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+
+from ...errors import DBLockError
+from ..http import Refused
+from . import events, health, leases, metrics, openapi, page, problems
+from .access_log import log
+from .disconnect import Gone
+from .rights import Everyone, Rights
+from .routing import Router
+from .service import Limits, Service
+from .tokens_file import TokensFile
+
+if TYPE_CHECKING:
+    from ...aio import AsyncLocks
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+logger = logging.getLogger("dblock.serve")
+
+
+def app(
+    locks: AsyncLocks,
+    *,
+    tokens: str | os.PathLike[str] | None = None,
+    ttl_max: float = Limits.ttl_max,
+    wait_max: float = Limits.wait,
+    local: bool = False,
+) -> Application:
+    """Return the lock service as an ASGI application, to run or to mount in yours.
+
+    ``locks`` are AsyncLocks, which the application does not close. ``tokens`` is the path of a file
+    with the callers' bearer tokens, as ``dblock token`` writes it. Without it each client that
+    reaches the application may do everything, so your own application has to authenticate them.
+
+    With ``local`` it answers only requests for this host's own names, such as localhost: so no page
+    in a browser here can use it through a name of its own.
+
+    ``ttl_max`` and ``wait_max`` are in seconds: the longest TTL and the longest wait that a client
+    may ask for. Raises ValueError if the file of tokens cannot be used.
+    """
+    rights: Rights = Everyone(local) if tokens is None else TokensFile(tokens)
+    return Application(Service(locks, rights, Limits(ttl_max=ttl_max, wait=wait_max)))
+
+
+class Application:
+    """The lock service, an ASGI application. Make it with :func:`app`."""
+
+    def __init__(self, service: Service) -> None:
+        #: What the routes share. Not part of the public surface.
+        self.service = service
+        described = (
+            *leases.routes(service),
+            *events.routes(service),
+            *metrics.routes(service),
+            *page.routes(service),
+            *health.routes(service),
+        )
+        self._router = Router(
+            (*described, *openapi.routes(described, secured=service.rights.secured))
+        )
+
+    def stop(self) -> None:
+        """End all waits: each waiting client gets 503 with Retry-After.
+
+        ``dblock serve`` does this when it stops. If you run the application yourself, call it when
+        your server begins to stop, in the event loop of the application.
+        """
+        self.service.closing.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection of ASGI; not part of the public surface."""
+        if scope["type"] == "http":
+            await self._serve(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+        else:  # a WebSocket
+            await receive()
+            await send({"type": "websocket.close"})
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = perf_counter()
+        try:
+            route = self._router.find(scope)
+            scope["dblock.route"] = route.path
+            response = await route.handler(Request(scope, receive))
+        except Refused as problem:
+            response = problems.response(problem)
+        except Gone:  # there is nobody to answer
+            self._end(scope, 499, began)
+            return
+        except DBLockError as error:
+            response = problems.response(problems.of(error))
+        except Exception:
+            logger.exception("a request failed")
+            response = problems.response(problems.defect())
+        try:
+            await response(scope, receive, send)
+        finally:
+            self._end(scope, response.status_code, began)
+
+    def _end(self, scope: Scope, status: int, began: float) -> None:
+        seconds = perf_counter() - began
+        self.service.requests.add(scope, status, seconds)
+        log(scope, status, seconds)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                self.stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+            await send({"type": "lifespan.startup.complete"})

@@ -1,0 +1,206 @@
+"""The bodies, headers and queries of requests, checked before any I/O.
+
+A field has its check and its description in one place. No message repeats a value: it may be a
+secret in the wrong field.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from starlette.requests import Request
+
+from ...arguments import check_label
+from .disconnect import Gone
+from .problems import Problem, invalid
+from .service import Limits
+
+TOKEN = "[0-9a-f]{32}"
+_TOKEN = re.compile(TOKEN)
+_WAIT = re.compile(r"[0-9]{1,9}")
+LABEL_MAX = 255
+TOKEN_MEANS = "32 hexadecimal digits (0-9a-f) that the client has made at random"
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a body: what returns its value or raises ValueError, and its JSON Schema."""
+
+    check: Callable[[object], Any]
+    schema: Mapping[str, Any]
+    required: bool = False
+
+
+def text(most: int) -> dict[str, Any]:
+    """Return the JSON Schema of a text that every database can store."""
+    return {"type": "string", "minLength": 1, "maxLength": most, "pattern": r"^[^\u0000]*$"}
+
+
+def check_token(value: object) -> str:
+    """Return a lease's token. Raises ValueError, and does not repeat the token."""
+    if not isinstance(value, str) or not _TOKEN.fullmatch(value):
+        raise ValueError(f"is {TOKEN_MEANS}")
+    return value
+
+
+def token_field() -> Field:
+    """Return the field of the token."""
+    schema = {"type": "string", "pattern": f"^{TOKEN}$", "description": f"{TOKEN_MEANS}."}
+    return Field(check_token, schema, required=True)
+
+
+def ttl_field(limits: Limits) -> Field:
+    """Return the field of the TTL."""
+    low, high = limits.ttl_min, limits.ttl_max
+
+    def check(value: object) -> float:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not low <= value <= high
+        ):
+            raise ValueError(f"is a number of seconds from {low:g} to {high:g}")
+        return float(value)
+
+    means = "The TTL in seconds, from the moment when the database grants or renews the lease."
+    return Field(
+        check,
+        {"type": "number", "minimum": low, "maximum": high, "default": 30, "description": means},
+    )
+
+
+def owner_field() -> Field:
+    """Return the field of the owner label."""
+
+    def check(value: object) -> str:
+        try:
+            label = check_label(value)
+        except (TypeError, ValueError):
+            label = ""
+        if not 1 <= len(label) <= LABEL_MAX:
+            raise ValueError(f"is a text of 1 to {LABEL_MAX} characters without NUL")
+        return label
+
+    means = "The holder's label, for people: a host, a process, its purpose."
+    return Field(check, {**text(LABEL_MAX), "description": means})
+
+
+class Body:
+    """A JSON object with these fields and no others."""
+
+    def __init__(self, limits: Limits, **fields: Field) -> None:
+        self._most = limits.body
+        self._fields = fields
+        self._required = [name for name, field in fields.items() if field.required]
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the body."""
+        return {
+            "type": "object",
+            "properties": {name: dict(field.schema) for name, field in self._fields.items()},
+            "required": self._required,
+            "additionalProperties": False,
+        }
+
+    async def read(self, request: Request) -> dict[str, Any]:
+        """Return the fields of a request's body. Raises Problem."""
+        given = _parsed(await _received(request, self._most))
+        checked = {}
+        for name, value in given.items():
+            field = self._fields.get(name)
+            if field is None:
+                raise invalid(f"The body has the fields {', '.join(self._fields)}, and no others.")
+            try:
+                checked[name] = field.check(value)
+            except ValueError as error:
+                raise invalid(f"The field {name} {error}.") from None
+        for name in self._required:
+            if name not in checked:
+                raise invalid(f"The body needs the field {name}.")
+        return checked
+
+
+async def _received(request: Request, most: int) -> bytes:
+    length = request.headers.get("content-length", "0")
+    if not length.isdecimal() or int(length) > most:
+        raise _too_large(most)
+    body = b""
+    more = True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise Gone
+        body += message.get("body", b"")
+        if len(body) > most:
+            raise _too_large(most)
+        more = message.get("more_body", False)
+    return body
+
+
+def _too_large(most: int) -> Problem:
+    # The rest of the body is not read, so the connection ends.
+    detail = f"A body has at most {most} bytes."
+    return Problem("too-large", detail, ("Connection", "close"))
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    try:
+        given = json.loads(body.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
+    except (ValueError, RecursionError):  # UnicodeDecodeError too
+        raise invalid("The body is a JSON object in UTF-8, and each field is in it once.") from None
+    if not isinstance(given, dict):
+        raise invalid("The body is a JSON object.")
+    return given
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise ValueError
+    return made
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError  # NaN and Infinity are no JSON
+
+
+def lock_token(request: Request) -> str:
+    """Return the token in the header Lock-Token. Raises Problem."""
+    given = request.headers.getlist("lock-token")
+    try:
+        return check_token(given[0] if len(given) == 1 else None)
+    except ValueError as error:
+        raise invalid(f"This needs one header Lock-Token, which {error}.") from None
+
+
+def preferred_wait(request: Request, limits: Limits) -> int | None:
+    """Return for how many seconds the client wants to wait (RFC 7240); None without a wish.
+
+    The service waits no longer than its limit: it says so in Preference-Applied.
+    """
+    for header in request.headers.getlist("prefer"):
+        for preference in header.split(","):
+            name, _, value = preference.partition(";")[0].partition("=")
+            if name.strip().lower() == "wait":
+                value = value.strip()
+                if not _WAIT.fullmatch(value):
+                    raise invalid("Prefer: wait= is a whole number of seconds.")
+                return min(int(value), int(limits.wait))
+    return None
+
+
+def query(request: Request, *allowed: str) -> dict[str, str]:
+    """Return the parameters of a request's query. Raises Problem for others than ``allowed``."""
+    if not request.scope["query_string"]:
+        return {}
+    given = request.query_params.multi_items()
+    found = dict(given)
+    if len(found) != len(given) or found.keys() - set(allowed):
+        has = f"has the parameters {', '.join(allowed)}, each once" if allowed else "is empty"
+        raise invalid(f"The query of this path {has}.")
+    return found

@@ -1,0 +1,85 @@
+"""The connections of the server: how many there are, and how long one may take for a request.
+
+uvicorn limits neither: a client that sends one byte a minute keeps its connection for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+
+class Connections:
+    """The rules of one server, and its connections that have sent no whole request.
+
+    When there are more than ``most``, the connection ends that has been without a request for the
+    longest time. So clients that only hold connections harm no client with a request. ``seconds``
+    is how long a client may take to send a request.
+    """
+
+    def __init__(self, most: int, seconds: float) -> None:
+        self.most = most
+        self.seconds = seconds
+        self.without_request: dict[Connection, None] = {}
+
+    def protocol(self, **options: Any) -> Connection:
+        """Return the protocol of a new connection, as uvicorn asks for it."""
+        return Connection(self, **options)
+
+    def make_room(self, newest: Connection) -> None:
+        """End a connection if there are too many."""
+        if len(newest.connections) > self.most:
+            # That may be the newest itself, if all others wait for an answer.
+            next(iter(self.without_request)).transport.abort()
+
+
+class Connection(HttpToolsProtocol):
+    """A connection that has to send whole requests in time."""
+
+    def __init__(self, rules: Connections, **options: Any) -> None:
+        super().__init__(**options)
+        self._rules = rules
+        self._begun = True  # a new connection has to send a request, too
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._rules.without_request[self] = None
+        self._rules.make_room(self)
+        self._arm()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        # A request that came whole, as most do, needs no timer.
+        if self._begun and self._deadline is None:
+            self._arm()
+
+    def on_message_begin(self) -> None:
+        self._begun = True
+        super().on_message_begin()
+
+    def on_message_complete(self) -> None:
+        self._begun = False
+        self._rules.without_request.pop(self, None)
+        self._disarm()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        if not self.transport.is_closing():
+            self._rules.without_request[self] = None
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._rules.without_request.pop(self, None)
+        self._disarm()
+        super().connection_lost(exc)
+
+    def _arm(self) -> None:
+        self._deadline = self.loop.call_later(self._rules.seconds, self.transport.abort)
+
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

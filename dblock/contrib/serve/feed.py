@@ -1,0 +1,177 @@
+"""One poller for all clients that listen, however many they are.
+
+::
+
+    database --> Feed: polls every second --> Backlog: the last events --> a client's stream
+                 while any client listens                              --> another client's stream
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...errors import DBLockError
+from .backlog import KEPT, Backlog
+from .changes import Look, event, events
+
+if TYPE_CHECKING:
+    from ...aio import AsyncLocks
+    from ...lock_state import Leader, LockState, RunState
+    from .changes import Event
+
+logger = logging.getLogger("dblock.serve")
+
+#: The feed rests for at least four times as long as a poll takes. With many locks that is long.
+REST = 4
+#: The feed reads the last runs of jobs with every tenth poll, and when a job begins or ends.
+RUNS_EVERY = 10
+#: The jobs that began last, at most.
+JOBS_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast events are. Times are in seconds."""
+
+    #: Between two polls.
+    poll: float = 1.0
+    #: Without an event, until a stream sends a comment, so that proxies keep it.
+    heartbeat: float = 15.0
+    #: For which a stream waits until its client reads.
+    patience: float = 30.0
+    #: The events that are kept for clients that are behind, in bytes.
+    kept: int = KEPT
+
+
+class Feed:
+    """Polls the locks of one database for as long as any client listens.
+
+    It compares each poll with the one before. So a hold that is shorter than the time
+    between two polls may not be seen.
+    """
+
+    def __init__(self, locks: AsyncLocks, pace: Pace) -> None:
+        self._locks = locks
+        self.pace = pace
+        self.backlog = Backlog(pace.kept)
+        self._look: Look | None = None
+        #: Why the last poll has failed.
+        self._error: DBLockError | None = None
+        #: The names whose leaders' values clients ask for, and how many clients do.
+        self._elections: Counter[str] = Counter()
+        self._listeners = 0
+        self._task: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def listening(self, elections: Iterable[str]) -> AsyncIterator[None]:
+        """Poll until the block ends, and read the values of the leaders of ``elections``."""
+        names = frozenset(elections)
+        self._elections.update(names)
+        self._listeners += 1
+        if self._task is None:
+            self._look = self._error = None
+            self._task = asyncio.create_task(self._poll())
+        try:
+            yield
+        finally:
+            self._elections -= Counter(names)
+            self._listeners -= 1
+            if not self._listeners:
+                task, self._task = self._task, None
+                task.cancel()
+                await asyncio.wait({task})
+
+    @property
+    def elections(self) -> frozenset[str]:
+        """The names whose leaders' values clients ask for."""
+        return frozenset(self._elections)
+
+    async def present(self, elections: Iterable[str]) -> tuple[Look, int]:
+        """Return the newest look that has these elections, and the number of its last event.
+
+        Raises an error of dblock if the last poll has failed.
+        """
+        wanted = frozenset(elections)
+        while True:
+            self._check()
+            if self._error is not None:
+                raise self._error
+            if self._look is not None and wanted <= self._look.elections:
+                return self._look, self.backlog.last
+            await self.backlog.wait()
+
+    async def after(self, number: int, patience: float) -> list[Event]:
+        """Return the events after a number, as :meth:`.Backlog.after` does."""
+        found = await self.backlog.after(number, patience)
+        self._check()
+        return found
+
+    def _check(self) -> None:
+        """Raise the defect that has ended the polls, if one has."""
+        if self._task is not None and self._task.done():
+            self._task.result()
+
+    async def _poll(self) -> None:
+        polls, clock = 0, asyncio.get_running_loop().time
+        try:
+            while True:
+                began, rest = clock(), self.pace.poll
+                try:
+                    found = await self._read(self._look, with_runs=polls % RUNS_EVERY == 0)
+                except DBLockError as error:
+                    self._failed(error)
+                else:
+                    self._found(found)
+                    polls += 1
+                    rest = max(rest, REST * (clock() - began))
+                await asyncio.sleep(rest)
+        finally:
+            self.backlog.add([])  # wakes the clients that wait for this
+
+    def _failed(self, error: DBLockError) -> None:
+        first, self._error = self._error is None, error
+        if first:
+            logger.warning("no events until the database can be read again: %s", error)
+        self.backlog.add([event("unavailable", None, {})] if first else [])
+
+    def _found(self, found: Look) -> None:
+        told = [event("available", None, {})] if self._error is not None else []
+        if self._look is not None:
+            told += events(self._look, found)
+        self._look, self._error = found, None
+        self.backlog.add(told)
+
+    async def _read(self, before: Look | None, *, with_runs: bool) -> Look:
+        at, elections = asyncio.get_running_loop().time(), self.elections
+        locks = {state.name: state for state in await self._locks.list()}
+        leaders = await self._leaders(elections, locks)
+        if before is None or with_runs or _jobs(locks) != _jobs(before.locks):
+            last = await self._locks.last_runs(JOBS_MAX)
+            runs: Mapping[str, RunState] = {run.name: run for run in last}
+        else:
+            runs = before.runs
+        return Look(at, locks, runs, leaders, elections)
+
+    async def _leaders(
+        self, elections: frozenset[str], locks: Mapping[str, LockState]
+    ) -> dict[str, Leader]:
+        """Read the leaders one after the other, on one connection."""
+        found = {}
+        for name in sorted(elections & locks.keys()):
+            if locks[name].held and locks[name].readers is None:
+                leader = await self._locks.election(name).leader()
+                if leader is not None:
+                    found[name] = leader
+        return found
+
+
+def _jobs(locks: Mapping[str, LockState]) -> set[tuple[Any, ...]]:
+    """Return the runs that hold their names."""
+    runs = [state.run for state in locks.values() if state.run is not None]
+    return {(run.name, run.fence, run.ended_at) for run in runs}

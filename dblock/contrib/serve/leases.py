@@ -1,0 +1,208 @@
+"""Leases over HTTP: take, renew, release, look."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...arguments import NAME_MAX
+from .bodies import (
+    Body,
+    lock_token,
+    owner_field,
+    preferred_wait,
+    query,
+    text,
+    token_field,
+    ttl_field,
+)
+from .disconnect import while_waiting
+from .openapi import HOLD, LEASE, LEASES, answer, header, operation, parameter
+from .problems import Problem, invalid
+from .routing import NAME, Route
+from .service import Service
+from .states import described
+
+PATH = f"/v1/leases/{NAME}"
+TTL = 30.0
+#: How many names a list has at most, unless the client asks for fewer or more.
+LISTED, LISTED_MAX = 1000, 10_000
+
+
+class Leases:
+    """The requests for leases. Each is one call of dblock, and nothing stays here."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        limits = service.limits
+        self.put_body = Body(
+            limits, token=token_field(), ttl=ttl_field(limits), owner=owner_field()
+        )
+        self.patch_body = Body(limits, token=token_field(), ttl=ttl_field(limits))
+
+    async def put(self, request: Request) -> Response:
+        """Take the lease, or renew it for the token that has it."""
+        service, name = self._service, request.path_params["name"]
+        caller = service.rights.check(request, "hold", name)
+        query(request)
+        wait = preferred_wait(request, service.limits)
+        given = await self.put_body.read(request)
+        lease = service.locks.detached(name, given["token"], owner=given.get("owner", caller.name))
+        taking = lease.take(ttl=given.get("ttl", TTL), wait=float(wait or 0))
+        hold = await (while_waiting(request, service.closing, taking) if wait else taking)
+        made = _hold(hold.fence, hold.expires_in, 200 if hold.repeated else 201)
+        if wait is not None:
+            made.headers["Preference-Applied"] = f"wait={wait}"
+        return made
+
+    async def patch(self, request: Request) -> Response:
+        """Renew the lease."""
+        service, name = self._service, request.path_params["name"]
+        service.rights.check(request, "hold", name)
+        query(request)
+        given = await self.patch_body.read(request)
+        hold = await service.locks.detached(name, given["token"]).renew(ttl=given.get("ttl", TTL))
+        return _hold(hold.fence, hold.expires_in, 200)
+
+    async def delete(self, request: Request) -> Response:
+        """Release the lease, or by force another's."""
+        service, name = self._service, request.path_params["name"]
+        force = query(request, "force").get("force")
+        if force is None:
+            service.rights.check(request, "hold", name)
+            await service.locks.detached(name, lock_token(request)).release()
+        elif force != "true":
+            raise invalid("The parameter force is true, or is left out.")
+        else:
+            service.rights.check(request, "admin", name)
+            if "lock-token" in request.headers:
+                raise invalid("Give either the header Lock-Token or the parameter force.")
+            if not await service.locks.release(name, force=True):
+                raise Problem("not-found", "No process holds the name.")
+        return Response(status_code=204)
+
+    async def show(self, request: Request) -> Response:
+        """Show a name."""
+        service, name = self._service, request.path_params["name"]
+        service.rights.check(request, "read", name)
+        query(request)
+        return _json(described(await service.locks.show(name)))
+
+    async def list(self, request: Request) -> Response:
+        """List the names that are held or waited for, as far as the caller may read them."""
+        caller = self._service.rights.caller(request)
+        given = query(request, "prefix", "limit")
+        prefix, limit = given.get("prefix", ""), _limit(given.get("limit"))
+        states = [
+            state
+            for state in await self._service.locks.list()
+            if state.name.startswith(prefix) and caller.may("read", state.name)
+        ]
+        shown = [described(state) for state in states[:limit]]
+        return _json({"leases": shown, "truncated": len(states) > limit})
+
+
+def _limit(given: str | None) -> int:
+    if given is None:
+        return LISTED
+    if not re.fullmatch("[0-9]{1,5}", given) or not 1 <= int(given) <= LISTED_MAX:
+        raise invalid(f"The parameter limit is a whole number from 1 to {LISTED_MAX}.")
+    return int(given)
+
+
+def _hold(fence: int, expires_in: float, status: int) -> Response:
+    seconds = max(0.0, math.floor(expires_in * 1000) / 1000)
+    body = b'{"fence":%d,"expires_in":%.3f}' % (fence, seconds)
+    return Response(body, status, _HEADERS, "application/json")
+
+
+def _json(value: Any) -> Response:
+    body = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return Response(body, 200, _HEADERS, "application/json")
+
+
+_HEADERS = {"Cache-Control": "no-store"}
+_HELD = ("invalid", "unauthorized", "forbidden", "unavailable", "internal")
+_NAMED = parameter("name", "path", text(NAME_MAX))
+
+
+def routes(service: Service) -> list[Route]:
+    """Return the routes of leases."""
+    leases = Leases(service)
+    wait = parameter("Prefer", "header", {"type": "string", "examples": ["wait=10"]})
+    token = parameter("Lock-Token", "header", token_field().schema)
+    force = parameter("force", "query", {"type": "string", "enum": ["true"]})
+    prefix = parameter("prefix", "query", {"type": "string"})
+    limit = parameter(
+        "limit",
+        "query",
+        {"type": "integer", "minimum": 1, "maximum": LISTED_MAX, "default": LISTED},
+    )
+    applied = header("Preference-Applied", "The wait that the service has applied.")
+    return [
+        Route(
+            "PUT",
+            PATH,
+            leases.put,
+            operation(
+                "Take a lease. The token that has it already renews it.",
+                parameters=[_NAMED, wait],
+                body=leases.put_body.schema,
+                answers={
+                    201: answer("The token has the lease now.", HOLD, applied),
+                    200: answer("The token had the lease already, and has renewed it.", HOLD),
+                },
+                problems=(*_HELD, "held", "too-large", "outcome-unknown"),
+            ),
+        ),
+        Route(
+            "PATCH",
+            PATH,
+            leases.patch,
+            operation(
+                "Renew a lease.",
+                parameters=[_NAMED],
+                body=leases.patch_body.schema,
+                answers={200: answer("The token has the lease for a new TTL.", HOLD)},
+                problems=(*_HELD, "lost", "too-large", "outcome-unknown"),
+            ),
+        ),
+        Route(
+            "DELETE",
+            PATH,
+            leases.delete,
+            operation(
+                "Release a lease: with its token, or another's by force.",
+                parameters=[_NAMED, token, force],
+                answers={204: answer("The token does not hold the name any more.")},
+                problems=(*_HELD, "lost", "not-found", "outcome-unknown"),
+            ),
+        ),
+        Route(
+            "GET",
+            PATH,
+            leases.show,
+            operation(
+                "Show who holds a name, and who waits for it.",
+                parameters=[_NAMED],
+                answers={200: answer("The state of the name.", LEASE)},
+                problems=_HELD,
+            ),
+        ),
+        Route(
+            "GET",
+            "/v1/leases",
+            leases.list,
+            operation(
+                "List the names that are held or waited for, and that the caller may read.",
+                parameters=[prefix, limit],
+                answers={200: answer("The states of the names.", LEASES)},
+                problems=_HELD,
+            ),
+        ),
+    ]

@@ -1,0 +1,16 @@
+"""The state of a name, as a client of the service may see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...lock_state import LockState
+from ...state_object import state_object
+
+
+def described(state: LockState) -> dict[str, Any]:
+    """Return what JSON says of a name: of a row lock only the holder, not its statement."""
+    made = state_object(state)
+    if made["row_lock"] is not None:
+        made["row_lock"] = {key: made["row_lock"][key] for key in ("holder", "since")}
+    return made

@@ -1,0 +1,42 @@
+"""The state of a name as JSON has it, in the command line and in the lock service."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from .lock_state import LockState, RowLockState
+
+
+def state_object(state: LockState) -> dict[str, Any]:
+    """Return what JSON says of a name: nothing about a hold that was released."""
+    leased = state.status not in ("free", "locked", "full")
+    return {
+        "name": state.name,
+        "state": state.status,
+        "holder": state.owner if leased else None,
+        "since": _iso(state.acquired_at) if leased else None,
+        "expires_at": _iso(state.expires_at) if leased else None,
+        "expires_in": round(state.remaining, 3) if leased and state.remaining is not None else None,
+        "fence": state.fence,
+        "readers": state.readers if leased else None,
+        "slots": None if state.slots is None else state.slots._asdict(),
+        "row_lock": None if state.row_lock is None else _row_lock_object(state.row_lock),
+        "waiters": [
+            {
+                "waiter": waiter.owner,
+                "for": waiter.strategy,
+                "since": waiter.since.isoformat(),
+                "waited": round(waiter.waited, 3),
+            }
+            for waiter in state.waiters
+        ],
+    }
+
+
+def _row_lock_object(row_lock: RowLockState) -> dict[str, Any]:
+    return row_lock._asdict() | {"since": _iso(row_lock.since)}
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
