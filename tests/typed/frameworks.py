@@ -17,6 +17,8 @@ from dblock.aio import AsyncLocks
 from dblock.contrib import django as dj
 from dblock.contrib.django import idempotent, using
 from dblock.contrib.flask import DBLock
+from dblock.contrib.serve import Application
+from dblock.contrib.serve import app as lock_service
 from dblock.contrib.starlette import idempotent as idempotent_route
 
 
@@ -133,3 +135,17 @@ async def order(request: Request, session: AsyncSession) -> dict[str, int]:
 def starlette() -> None:
     idempotent_route(async_locks)  # type: ignore[call-arg]
     idempotent_route("locks", caller=str)  # type: ignore[arg-type]
+
+
+# --- the lock service --------------------------------------------------------------------------
+
+service = lock_service(async_locks, tokens="tokens.toml", ttl_max=60, wait_max=10.5)
+assert_type(service, Application)
+api.mount("/locks", service)
+service.stop()
+
+
+def served(locks: Locks) -> None:
+    lock_service(async_locks, local=True)
+    lock_service(locks)  # type: ignore[arg-type]
+    lock_service(async_locks, tokens=7)  # type: ignore[arg-type]

@@ -28,6 +28,7 @@ MODULES = (
     "dblock.contrib.django",
     "dblock.contrib.flask",
     "dblock.contrib.opentelemetry",
+    "dblock.contrib.serve",
     "dblock.contrib.starlette",
     "dblock.doctor",
     "dblock.events",

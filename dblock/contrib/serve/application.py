@@ -6,10 +6,12 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, MutableMapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.requests import Request
 
+from ...aio import AsyncLocks
+from ...arguments import Seconds, check_ttl, seconds
 from ...errors import DBLockError
 from ..http import Refused
 from . import events, health, leases, metrics, openapi, page, problems
@@ -19,9 +21,6 @@ from .rights import Everyone, Rights
 from .routing import Router
 from .service import Limits, Service
 from .tokens_file import TokensFile
-
-if TYPE_CHECKING:
-    from ...aio import AsyncLocks
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -34,8 +33,8 @@ def app(
     locks: AsyncLocks,
     *,
     tokens: str | os.PathLike[str] | None = None,
-    ttl_max: float = Limits.ttl_max,
-    wait_max: float = Limits.wait,
+    ttl_max: Seconds = Limits.ttl_max,
+    wait_max: Seconds = Limits.wait,
     local: bool = False,
 ) -> Application:
     """Return the lock service as an ASGI application, to run or to mount in yours.
@@ -50,8 +49,11 @@ def app(
     ``ttl_max`` and ``wait_max`` are in seconds: the longest TTL and the longest wait that a client
     may ask for. Raises ValueError if the file of tokens cannot be used.
     """
+    if not isinstance(locks, AsyncLocks):
+        raise TypeError(f"the lock service needs dblock.aio.AsyncLocks, not {type(locks).__name__}")
+    limits = Limits(ttl_max=check_ttl(ttl_max, "ttl_max"), wait=seconds("wait_max", wait_max))
     rights: Rights = Everyone(local) if tokens is None else TokensFile(tokens)
-    return Application(Service(locks, rights, Limits(ttl_max=ttl_max, wait=wait_max)))
+    return Application(Service(locks, rights, limits))
 
 
 class Application:

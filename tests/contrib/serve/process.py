@@ -161,6 +161,12 @@ class Service:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(SECONDS)
 
+    def ended(self) -> list[str]:
+        """All that it has said on standard error, when it has ended."""
+        for reader in self._readers:
+            reader.join(SECONDS)
+        return self.said
+
     def close(self) -> None:
         for client in self._clients:
             client.close()
