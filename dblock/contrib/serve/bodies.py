@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from starlette.requests import Request
 
-from ...arguments import check_label
+from ...arguments import LIMIT_MAX, check_label
 from .disconnect import Gone
 from .problems import Problem, invalid
 from .service import Limits
@@ -71,6 +71,36 @@ def ttl_field(limits: Limits) -> Field:
         check,
         {"type": "number", "minimum": low, "maximum": high, "default": 30, "description": means},
     )
+
+
+def slots_field() -> Field:
+    """Return the field of a semaphore's limit."""
+
+    def check(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LIMIT_MAX:
+            raise ValueError(f"is a whole number from 1 to {LIMIT_MAX}")
+        return value
+
+    means = "Take a slot of a semaphore with so many slots."
+    schema = {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "description": means}
+    return Field(check, schema)
+
+
+def shared_field() -> Field:
+    """Return the field of a shared lease."""
+
+    def check(value: object) -> bool:
+        if value is not True:
+            raise ValueError("is true, or is left out")
+        return True
+
+    return Field(check, {"const": True, "description": "Share the name with others that do."})
+
+
+def value_field() -> Field:
+    """Return the field of what a leader proclaims."""
+    schema = {"description": "Any JSON value: an address, a part of the work."}
+    return Field(lambda value: value, schema, required=True)
 
 
 def owner_field() -> Field:

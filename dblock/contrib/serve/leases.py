@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,9 +17,12 @@ from .bodies import (
     owner_field,
     preferred_wait,
     query,
+    shared_field,
+    slots_field,
     text,
     token_field,
     ttl_field,
+    value_field,
 )
 from .disconnect import while_waiting
 from .openapi import HOLD, LEASE, LEASES, answer, header, operation, parameter
@@ -27,6 +30,10 @@ from .problems import Problem, invalid
 from .routing import NAME, Route
 from .service import Service
 from .states import described
+
+if TYPE_CHECKING:
+    from ...aio import AsyncDetachedLease, AsyncDetachedSemaphore, AsyncLocks
+    from ...detached import DetachedHold
 
 PATH = f"/v1/leases/{NAME}"
 TTL = 30.0
@@ -40,10 +47,12 @@ class Leases:
     def __init__(self, service: Service) -> None:
         self._service = service
         limits = service.limits
+        token, ttl, shared = token_field(), ttl_field(limits), shared_field()
         self.put_body = Body(
-            limits, token=token_field(), ttl=ttl_field(limits), owner=owner_field()
+            limits, token=token, ttl=ttl, owner=owner_field(), shared=shared, slots=slots_field()
         )
-        self.patch_body = Body(limits, token=token_field(), ttl=ttl_field(limits))
+        self.patch_body = Body(limits, token=token, ttl=ttl, shared=shared)
+        self.proclaim_body = Body(limits, token=token, value=value_field())
 
     async def put(self, request: Request) -> Response:
         """Take the lease, or renew it for the token that has it."""
@@ -52,10 +61,17 @@ class Leases:
         query(request)
         wait = preferred_wait(request, service.limits)
         given = await self.put_body.read(request)
-        lease = service.locks.detached(name, given["token"], owner=given.get("owner", caller.name))
+        token, owner, shared = given["token"], given.get("owner", caller.name), "shared" in given
+        lease: AsyncDetachedLease | AsyncDetachedSemaphore
+        if "slots" not in given:
+            lease = service.locks.detached(name, token, owner=owner, shared=shared)
+        elif shared:
+            raise invalid("Give either the field slots or the field shared.")
+        else:
+            lease = _semaphore(service.locks, name, given["slots"], token, owner)
         taking = lease.take(ttl=given.get("ttl", TTL), wait=float(wait or 0))
         hold = await (while_waiting(request, service.closing, taking) if wait else taking)
-        made = _hold(hold.fence, hold.expires_in, 200 if hold.repeated else 201)
+        made = _hold(hold, 200 if hold.repeated else 201, slot="slots" in given)
         if wait is not None:
             made.headers["Preference-Applied"] = f"wait={wait}"
         return made
@@ -66,24 +82,37 @@ class Leases:
         service.rights.check(request, "hold", name)
         query(request)
         given = await self.patch_body.read(request)
-        hold = await service.locks.detached(name, given["token"]).renew(ttl=given.get("ttl", TTL))
-        return _hold(hold.fence, hold.expires_in, 200)
+        lease = service.locks.detached(name, given["token"], shared="shared" in given)
+        return _hold(await lease.renew(ttl=given.get("ttl", TTL)), 200)
 
     async def delete(self, request: Request) -> Response:
         """Release the lease, or by force another's."""
         service, name = self._service, request.path_params["name"]
-        force = query(request, "force").get("force")
-        if force is None:
+        given = query(request, "force", "shared")
+        if any(value != "true" for value in given.values()):
+            raise invalid("The parameters force and shared are true, or are left out.")
+        if "force" not in given:
             service.rights.check(request, "hold", name)
-            await service.locks.detached(name, lock_token(request)).release()
-        elif force != "true":
-            raise invalid("The parameter force is true, or is left out.")
+            token, shared = lock_token(request), "shared" in given
+            await service.locks.detached(name, token, shared=shared).release()
         else:
             service.rights.check(request, "admin", name)
             if "lock-token" in request.headers:
                 raise invalid("Give either the header Lock-Token or the parameter force.")
             if not await service.locks.release(name, force=True):
                 raise Problem("not-found", "No process holds the name.")
+        return Response(status_code=204)
+
+    async def proclaim(self, request: Request) -> Response:
+        """Publish a value with the lease."""
+        service, name = self._service, request.path_params["name"]
+        service.rights.check(request, "hold", name)
+        query(request)
+        given = await self.proclaim_body.read(request)
+        try:
+            await service.locks.detached(name, given["token"]).proclaim(given["value"])
+        except ValueError as error:
+            raise invalid(f"{error}.") from None
         return Response(status_code=204)
 
     async def show(self, request: Request) -> Response:
@@ -115,9 +144,20 @@ def _limit(given: str | None) -> int:
     return int(given)
 
 
-def _hold(fence: int, expires_in: float, status: int) -> Response:
-    seconds = max(0.0, math.floor(expires_in * 1000) / 1000)
-    body = b'{"fence":%d,"expires_in":%.3f}' % (fence, seconds)
+def _semaphore(
+    locks: AsyncLocks, name: str, slots: int, token: str, owner: str | None
+) -> AsyncDetachedSemaphore:
+    try:
+        return locks.detached_semaphore(name, slots, token, owner=owner)
+    except ValueError as error:  # a name that leaves no room for the slots' numbers
+        raise invalid(f"{str(error)[:200]}.") from None
+
+
+def _hold(hold: DetachedHold, status: int, *, slot: bool = False) -> Response:
+    """Return the answer to the holder; of a slot with the name that is renewed and released."""
+    seconds = max(0.0, math.floor(hold.expires_in * 1000) / 1000)
+    name = b',"name":' + json.dumps(hold.name).encode() if slot else b""
+    body = b'{"fence":%d,"expires_in":%.3f%b}' % (hold.fence, seconds, name)
     return Response(body, status, _HEADERS, "application/json")
 
 
@@ -137,6 +177,7 @@ def routes(service: Service) -> list[Route]:
     wait = parameter("Prefer", "header", {"type": "string", "examples": ["wait=10"]})
     token = parameter("Lock-Token", "header", token_field().schema)
     force = parameter("force", "query", {"type": "string", "enum": ["true"]})
+    shared = parameter("shared", "query", {"type": "string", "enum": ["true"]})
     prefix = parameter("prefix", "query", {"type": "string"})
     limit = parameter(
         "limit",
@@ -157,7 +198,7 @@ def routes(service: Service) -> list[Route]:
                     201: answer("The token has the lease now.", HOLD, applied),
                     200: answer("The token had the lease already, and has renewed it.", HOLD),
                 },
-                problems=(*_HELD, "held", "too-large", "outcome-unknown"),
+                problems=(*_HELD, "held", "other-slots", "too-large", "outcome-unknown"),
             ),
         ),
         Route(
@@ -173,12 +214,24 @@ def routes(service: Service) -> list[Route]:
             ),
         ),
         Route(
+            "POST",
+            f"{PATH}/proclaim",
+            leases.proclaim,
+            operation(
+                "Publish a value with a lease, as a leader does.",
+                parameters=[_NAMED],
+                body=leases.proclaim_body.schema,
+                answers={204: answer("Observers see the value until the lease is over.")},
+                problems=(*_HELD, "lost", "too-large", "outcome-unknown"),
+            ),
+        ),
+        Route(
             "DELETE",
             PATH,
             leases.delete,
             operation(
                 "Release a lease: with its token, or another's by force.",
-                parameters=[_NAMED, token, force],
+                parameters=[_NAMED, token, force, shared],
                 answers={204: answer("The token does not hold the name any more.")},
                 problems=(*_HELD, "lost", "not-found", "outcome-unknown"),
             ),

@@ -36,7 +36,11 @@ def _object(optional: Mapping[str, Any] | None = None, **properties: Any) -> Sch
 
 _SCHEMAS: dict[str, Schema] = {
     "Hold": {
-        **_object(fence={**FENCE, "minimum": 1}, expires_in=SECONDS),
+        **_object(
+            {"name": {"type": "string", "description": "Of a slot: renew and release this name."}},
+            fence={**FENCE, "minimum": 1},
+            expires_in=SECONDS,
+        ),
         "description": "expires_in is in seconds, from before the service asked the database, and "
         "less a margin. A client counts it from before it sent its request.",
     },

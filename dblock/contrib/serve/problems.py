@@ -12,12 +12,14 @@ from starlette.responses import Response
 
 from ...errors import (
     DBLockError,
+    LimitMismatch,
     LockLost,
     NotAcquired,
     OutcomeUnknown,
     SchemaMissing,
     Unavailable,
 )
+from ...printable import counted
 from ..http import Answer, Refused
 
 logger = logging.getLogger("dblock.serve")
@@ -57,6 +59,11 @@ KINDS = {
                 "description": "Seconds until the lease expires, unless its holder renews it.",
             },
         },
+    ),
+    "other-slots": Kind(
+        409,
+        "The name has another number of slots, or is no semaphore.",
+        {"slots": {"type": ["integer", "null"], "description": "How many slots it has."}},
     ),
     "lost": Kind(
         410,
@@ -123,6 +130,10 @@ def of(error: DBLockError) -> Problem:
     """
     if isinstance(error, NotAcquired):
         return _held(error)
+    if isinstance(error, LimitMismatch):
+        slots = error.stored or None
+        has = "is no semaphore" if slots is None else f"has {counted(slots, 'slot')}"
+        return Problem("other-slots", f"{error.name!r} {has}.", slots=slots)
     if isinstance(error, LockLost):
         reason = error.reason or "unknown"
         return Problem("lost", f"The token does not hold the name ({reason}).", reason=reason)
