@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -115,9 +114,14 @@ class Borrowed(ABC):
         try:
             reply = self.execute(step.query)
         except StatementError:
-            # It fails when the whole transaction is gone, as the error on its way says.
-            with contextlib.suppress(StatementError, DBAPIError):
+            try:
                 undo()
+            except StatementError as failure:
+                # The connection broke only now: the error before would say to try again in it.
+                if failure.fault is Fault.DISCONNECTED:
+                    raise
+            except DBAPIError:
+                pass  # the whole transaction is gone, as the error before says
             raise
         if not keep(reply):
             undo()

@@ -426,3 +426,21 @@ def test_a_counter_in_a_transaction_that_breaks(net: Net, engine: Engine) -> Non
         assert counter.take(session, 1)
         session.commit()
         assert counter.value(session, 1) == 4
+
+
+@pytest.mark.parametrize("net", ["postgresql"], indirect=True)
+def test_a_connection_that_breaks_while_a_savepoint_is_undone(net: Net, threads: Threads) -> None:
+    """The statement before was canceled. Found by a soak, which saw SQLAlchemy's own error."""
+    engine = net.engine()
+    with net.direct.row("report"), engine.connect() as connection:
+        session = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+        row = net.locks.row("report", wait=SECONDS, on=connection)
+        trying = threads.attempt(row.acquire)
+        waits = f"SELECT FROM pg_stat_activity WHERE pid = {session} AND wait_event_type = 'Lock'"
+        eventually(lambda: execute(net.db.url, waits) != [])
+        lost = net.proxy.lose(Lose.REQUEST, b"ROLLBACK TO SAVEPOINT dblock")
+        execute(net.db.url, f"SELECT pg_cancel_backend({session})")
+        with pytest.raises(Unavailable, match="connection broke, and with it the transaction"):
+            trying.result(SECONDS)
+        assert lost.done.is_set()
+    engine.dispose()

@@ -256,6 +256,14 @@ CATALOGUE = (
         f"{SETTLING}::test_a_release_whose_reply_is_lost_touches_no_later_hold[postgresql-threads]",
     ),
     Mutant(
+        "a-broken-undo-is-a-refusal",
+        "a transaction whose connection broke is not tried in again",
+        "Borrowed._execute_or_undo",
+        "if failure.fault is Fault.DISCONNECTED:",
+        "if False:",
+        f"{SETTLING}::test_a_connection_that_breaks_while_a_savepoint_is_undone[threads-postgresql]",
+    ),
+    Mutant(
         "release-in-doubt-is-told-as-none",
         "a release that may have been carried out is told to be unknown",
         "release.release",

@@ -122,20 +122,25 @@ def owner_field() -> Field:
 class Body:
     """A JSON object with these fields and no others."""
 
-    def __init__(self, limits: Limits, **fields: Field) -> None:
+    def __init__(
+        self, limits: Limits, either: tuple[str, str] | None = None, **fields: Field
+    ) -> None:
+        """``either`` names two fields of which a body has one at most."""
         self._most = limits.body
+        self._either = either
         self._fields = fields
         self._required = [name for name, field in fields.items() if field.required]
 
     @property
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the body."""
-        return {
+        made = {
             "type": "object",
             "properties": {name: dict(field.schema) for name, field in self._fields.items()},
             "required": self._required,
             "additionalProperties": False,
         }
+        return made if self._either is None else {**made, "not": {"required": [*self._either]}}
 
     async def read(self, request: Request) -> dict[str, Any]:
         """Return the fields of a request's body. Raises Problem."""
@@ -152,6 +157,8 @@ class Body:
         for name in self._required:
             if name not in checked:
                 raise invalid(f"The body needs the field {name}.")
+        if self._either is not None and checked.keys() >= set(self._either):
+            raise invalid(f"The body has either the field {' or the field '.join(self._either)}.")
         return checked
 
 

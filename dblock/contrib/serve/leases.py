@@ -49,7 +49,13 @@ class Leases:
         limits = service.limits
         token, ttl, shared = token_field(), ttl_field(limits), shared_field()
         self.put_body = Body(
-            limits, token=token, ttl=ttl, owner=owner_field(), shared=shared, slots=slots_field()
+            limits,
+            either=("slots", "shared"),
+            token=token,
+            ttl=ttl,
+            owner=owner_field(),
+            slots=slots_field(),
+            shared=shared,
         )
         self.patch_body = Body(limits, token=token, ttl=ttl, shared=shared)
         self.proclaim_body = Body(limits, token=token, value=value_field())
@@ -61,14 +67,12 @@ class Leases:
         query(request)
         wait = preferred_wait(request, service.limits)
         given = await self.put_body.read(request)
-        token, owner, shared = given["token"], given.get("owner", caller.name), "shared" in given
+        token, owner = given["token"], given.get("owner", caller.name)
         lease: AsyncDetachedLease | AsyncDetachedSemaphore
-        if "slots" not in given:
-            lease = service.locks.detached(name, token, owner=owner, shared=shared)
-        elif shared:
-            raise invalid("Give either the field slots or the field shared.")
-        else:
+        if "slots" in given:
             lease = _semaphore(service.locks, name, given["slots"], token, owner)
+        else:
+            lease = service.locks.detached(name, token, owner=owner, shared="shared" in given)
         taking = lease.take(ttl=given.get("ttl", TTL), wait=float(wait or 0))
         hold = await (while_waiting(request, service.closing, taking) if wait else taking)
         made = _hold(hold, 200 if hold.repeated else 201, slot="slots" in given)

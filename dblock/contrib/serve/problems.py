@@ -61,7 +61,7 @@ KINDS = {
         },
     ),
     "other-slots": Kind(
-        409,
+        422,
         "The name has another number of slots, or is no semaphore.",
         {"slots": {"type": ["integer", "null"], "description": "How many slots it has."}},
     ),

@@ -61,7 +61,7 @@ def test_waiting_for_a_slot(client: Client, service: Service, name: str, threads
 def test_another_number_of_slots(client: Client, locks: Locks, name: str) -> None:
     client.put(name, new_token(), slots=2)
     answer = client.put(name, new_token(), slots=3)
-    assert (answer.status_code, kind_of(answer)) == (409, "other-slots")
+    assert (answer.status_code, kind_of(answer)) == (422, "other-slots")
     assert answer.json()["slots"] == 2
     with locks.election(f"{name} leader").campaign() as term:
         term.proclaim(1)
