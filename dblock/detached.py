@@ -28,12 +28,16 @@ if TYPE_CHECKING:
     from .database import Database
 
 
+#: The TTL in seconds, at most, of what a handle has waited for, until the token has it.
+HAND_OVER = 10.0
+
+
 @dataclass(frozen=True)
 class DetachedHold:
     """A lease as it was taken or renewed by its token.
 
     ``name``
-        the name that the token holds. If it is a semaphore's slot, that is a name as ``api#2``.
+        the name that the token holds. If it is a semaphore's slot, a name such as ``api#2``.
     ``fence``
         its fencing token; see :attr:`Lease.fence`.
     ``expires_in``
@@ -99,11 +103,12 @@ class ByToken(ABC):
         answer = self._take_now(attempt)
         if isinstance(answer, Held):
             return self._hold(attempt, answer, start)
-        if wait == 0:
+        if wait == 0 and self._asks_itself:
             raise self._refusal(attempt, answer)
         # It waits with a token that nobody else knows. So what it gets can be given back if the
         # caller is cancelled, although the caller may have asked again with its own token.
-        waiting = self._waiting(self._options._replace(plan=plan(ttl, False, None, None)))
+        brief = plan(min(ttl, HAND_OVER), False, None, None)
+        waiting = self._waiting(self._options._replace(plan=brief))
         left = None if wait is None else max(0.0, start + wait - self._runtime.now())
         refusal, attempt = waiting.try_within(left), self._attempt(ttl)
         if refusal is None:
@@ -118,6 +123,9 @@ class ByToken(ABC):
         raise refusal
 
     # --- what is different for each ----------------------------------------------------------
+
+    #: Whether a name that is free is granted to the token, and not to a handle in its stead.
+    _asks_itself: ClassVar[bool] = True
 
     @abstractmethod
     def _attempt(self, ttl: float) -> TokenAttempt: ...
@@ -159,15 +167,25 @@ class DetachedLease(ByToken):
     Any process that knows the token can renew and release it. After a lost reply call the method
     again: a token that has the name already gets the same hold, with the same fence.
 
-    A take, a renewal and a release cost one round trip each, if the name is free and no process
-    waits for it. A shared lease costs one more each.
+    A renewal costs one round trip. A take and a release do so too, unless others hold the name or
+    wait for it, or the token has it already. A shared lease costs a few more.
     """
 
     strategy = "lease"
 
-    def __init__(self, database: Database, options: LeaseOptions, token: str, owner: str) -> None:
+    def __init__(
+        self,
+        database: Database,
+        options: LeaseOptions,
+        token: str,
+        owner: str,
+        *,
+        guarded: bool = False,
+    ) -> None:
         super().__init__(database, options, token, owner)
         self._proclaimed = Doubt()  # values that had no reply
+        #: A transaction may be open that is guarded with the hold.
+        self._guarded = guarded
 
     def _attempt(self, ttl: float) -> TokenAttempt:
         # Most names have a row. The statement for those without one would take a hold that the
@@ -222,7 +240,12 @@ class DetachedLease(ByToken):
         database, now = self._database, self._runtime.now()
         database.run(
             by_token.release_by_token(
-                database.dialect, self.name, self._proof, database.timeouts.socket, now
+                database.dialect,
+                self.name,
+                self._proof,
+                database.timeouts.socket,
+                now,
+                guarded=self._guarded,
             )
         )
 
@@ -232,7 +255,8 @@ class DetachedLease(ByToken):
         Two round trips. Observers of the name's election see the value until the lease is over.
 
         Raises LockLost if the token does not hold the name, Unavailable if nothing was written, and
-        OutcomeUnknown if the reply was lost: proclaim the value again.
+        OutcomeUnknown if the reply was lost: proclaim the value again, with this handle. Through
+        another handle an earlier value without a reply may arrive after a later one.
         """
         text, database = check_value(value), self._database
         self._refuse_as_writer("proclaimed for")
@@ -262,6 +286,7 @@ class DetachedSharedLease(DetachedLease):
     """
 
     strategy = "shared"
+    _asks_itself = False
 
     def proclaim(self, value: Any) -> NoReturn:
         """Raise TypeError: a name that is shared has no leader."""
@@ -270,6 +295,9 @@ class DetachedSharedLease(DetachedLease):
     @property
     def _proof(self) -> str:
         return for_reader(self.token)
+
+    def _take_now(self, attempt: TokenAttempt) -> Held | Refused:
+        return ByToken._take_now(self, attempt)
 
     def _attempt(self, ttl: float) -> TokenSharedAttempt:
         request = LeaseRequest(self.name, self._proof, self.owner, ttl, known=True, shares=True)
@@ -287,7 +315,7 @@ class DetachedSemaphore(ByToken):
         slot = locks.detached_semaphore("api", 3, token).take(ttl=60)
         locks.detached(slot.name, token).renew(ttl=60)
 
-    Two calls at the same time with one token may take two slots; then one of the two expires.
+    Two calls at the very same time with one token may take two slots; then one of them expires.
     """
 
     strategy = "semaphore"
@@ -336,7 +364,7 @@ class _WaitingLease(Lease):
         database, hold = self._database, self._holds.get(ending=True)
         request, patience = attempt.request, database.timeouts.socket
         try:
-            self._end(hold, request.ttl)
+            self._end(hold, self.ttl)
             detached = Detached(self.name, hold.token, hold.lease.fence)
             held, now = database.run(
                 exchange(database.dialect, detached, request, patience, self._runtime.now())
@@ -356,9 +384,11 @@ class _WaitingSharedLease(SharedLease):
         """Join the readers with the token as well, past those who wait: this one waits no more."""
         assert isinstance(attempt, TokenSharedAttempt)
         attempt.past = True
-        held = self._database.run(by_token.take(attempt, look_first=True))
-        with contextlib.suppress(DBLockError):  # otherwise its share expires
-            self._release()
+        try:
+            held = self._database.run(by_token.take(attempt, look_first=True))
+        finally:
+            with contextlib.suppress(DBLockError):  # otherwise its share expires
+                self._release()
         if isinstance(held, Held):
             return held
         raise _lost_again(self.name)
@@ -371,6 +401,11 @@ class _WaitingSemaphore(Semaphore):
     def hand_over(self, attempt: TokenAttempt) -> Held:
         slot = self.slot
         assert isinstance(slot, _WaitingLease)
+        held = self._database.run(attempt.find_hold())
+        if held is not None:  # another call with the token came first
+            with contextlib.suppress(DBLockError):  # otherwise the slot expires
+                slot._release()
+            return held
         attempt.request.name = slot.name
         return slot.hand_over(attempt)
 

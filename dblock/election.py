@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 VALUE_MAX = 8 * 1024
+#: How deep its lists and objects are nested at most.
+DEPTH_MAX = 100
 # Seconds before who campaigns for ever tries again, if the database is away: so many, and up to as
 # many more by chance.
 PAUSE = 1.0
@@ -309,8 +311,25 @@ class Observation:
         return found
 
 
+def _is_deeper(value: Any, most: int) -> bool:
+    """Whether lists and objects are nested more than ``most`` deep."""
+    level = [value]
+    for _ in range(most + 1):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list | tuple)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return False
+    return True
+
+
 def check_value(value: Any) -> str:
     """Return what a leader proclaims as JSON."""
+    if _is_deeper(value, DEPTH_MAX):  # observers have to read it, on whatever stack they have
+        raise ValueError(f"a value is nested at most {DEPTH_MAX} deep")
     text = check_json("a value", value)
     if len(text) > VALUE_MAX:
         raise ValueError(

@@ -331,7 +331,7 @@ class Locks:
         So you can renew or release the hold without attaching it.
         """
         name, token, _ = check_detached(text)
-        return DetachedLease(*self._by_token(name, token, owner))
+        return DetachedLease(*self._by_token(name, token, owner), guarded=True)
 
     def _by_token(
         self, name: str, token: str | None, owner: str | None

@@ -62,7 +62,14 @@ class TokenAttempt(Attempt):
 
 
 class TokenSharedAttempt(TokenAttempt, SharedAttempt):
-    """How far one take of a shared lease has come."""
+    """How far one take of a shared lease has come. It joins readers, and never begins a group.
+
+    A list of readers counts for as long as their group's token does. A client may come back with
+    its token: as that of a group it would bring back a list of readers that have gone.
+    """
+
+    def ask(self) -> Procedure[Held | None]:
+        return (yield from self._join(None)) if self._joinable else None
 
 
 class TokenSlotAttempt(TokenAttempt, SlotAttempt):
@@ -145,14 +152,23 @@ def renew(
 
 
 def release_by_token(
-    dialect: Statements, name: str, token: str, patience: float, start: float
+    dialect: Statements,
+    name: str,
+    token: str,
+    patience: float,
+    start: float,
+    *,
+    guarded: bool = False,
 ) -> Procedure[None]:
-    """Release the hold, or the share, that a token has. Raises LockLost if it has none."""
+    """Release the hold, or the share, that a token has. Raises LockLost if it has none.
+
+    ``guarded`` as in :func:`.release`.
+    """
     hold, reader, now = token, None, start
     if is_shared(token):
         hold, now = yield from _group(dialect, name, token, patience, start)
         reader = token
-    yield from release(dialect, name, hold, None, patience, now, reader=reader)
+    yield from release(dialect, name, hold, None, patience, now, reader=reader, guarded=guarded)
 
 
 def find(

@@ -96,7 +96,7 @@ def loss_by_token(state: LockRow | None, name: str, token: str) -> LockLost | No
         return None if state.held else expired(name)
     if state.token is None:
         return LockLost(
-            f"{name!r} is free: the hold with this token was released, or never was",
+            f"{name!r} is free: the hold with this token was released, by force too, or never was",
             name=name,
             reason="released",
         )

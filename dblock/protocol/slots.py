@@ -137,7 +137,8 @@ class SlotAttempt(Attempt):
         self._note(reply)
         known = self.slots.rows
         slots = [known[name] for name in self._names if name in known]
-        mine = next((one.row for one in slots if one.row.token == self.request.token), None)
+        ours = [one.row for one in slots if one.row.token == self.request.token]
+        mine = next((row for row in ours if row.held), next(iter(ours), None))
         self.request.name = self.name if mine is None else mine.name
         free = [one.row for one in slots if one.position.free and self.admitted]
         state = mine or next(iter(free), None)

@@ -52,6 +52,14 @@ WRONG: dict[str, list[str]] = {
     "--revision": ["nope"],
     "--durability": ["", "forever"],
     "--database": ["nope"],
+    "--bind": ["", "localhost", "127.0.0.1:x", "127.0.0.1:70000", "unix:"],
+    "--tokens": ["", "/nowhere/at/all", "/etc"],
+    "--certificate": ["/nowhere/at/all"],
+    "--key": ["/nowhere/at/all"],
+    "--max-ttl": [*DURATIONS, "0", "50ms", "367d"],
+    "--connections": ["", "0", "-1", "x"],
+    "--names": [],
+    "--right": ["", "all"],
 }
 #: What a command needs beside the option.
 NEEDED = {
@@ -61,6 +69,7 @@ NEEDED = {
     "release": ["a", "--force"],
     "resize": ["a", "1"],
     "prune": ["--older-than", "1d"],
+    "token": ["a", "--tokens", "/nowhere/at/all", "--names", "a"],
     "downgrade": ["--revision", "base", "--yes"],
 }
 

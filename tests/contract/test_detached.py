@@ -194,6 +194,25 @@ def test_the_text_of_a_detached_hold(locks: Locks, others: Locks) -> None:
         pass
 
 
+def test_a_release_by_its_text_passes_nothing_on_under_a_guard(
+    locks: Locks, others: Locks, engine: Engine, threads: Threads
+) -> None:
+    """The transaction of the process that has detached it may be open yet."""
+    if locks.database.dialect.one_writer:
+        return  # nobody releases anything while it is open
+    lease = locks.lease("report", ttl=LONG)
+    with borrowed(engine, "connection") as on:
+        with lease, lease.guard(on):
+            text = lease.detach()
+        next_one = others.detached("report", TOKEN)
+        result = waiting(threads, engine, lambda: next_one.take(LONG, wait=SECONDS))
+        others.detached_from(text).release()
+        threading.Event().wait(MOMENT)
+        assert lock_row(engine, locks, "report").token is None
+        on.rollback()
+        assert result().fence == 2
+
+
 # --- what else there is ------------------------------------------------------------------------
 
 

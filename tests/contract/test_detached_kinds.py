@@ -5,10 +5,19 @@ from __future__ import annotations
 import pytest
 from sqlalchemy.engine import Engine
 
-from dblock import LimitMismatch, LockLost, Locks, NotAcquired
+from dblock import DetachedHold, LimitMismatch, LockLost, Locks, NotAcquired
 from tests.contract.conftest import NewLocks
 from tests.contract.test_detached import ANOTHER, TOKEN, lost, waiting
-from tests.support import LONG, MOMENT, SECONDS, Threads, eventually, lock_row, waiters
+from tests.support import (
+    LONG,
+    MOMENT,
+    SECONDS,
+    Threads,
+    eventually,
+    expire,
+    lock_row,
+    waiters,
+)
 
 # --- slots -------------------------------------------------------------------------------------
 
@@ -50,6 +59,39 @@ def test_waiting_for_a_slot(locks: Locks, others: Locks, engine: Engine, threads
     eventually(lambda: waiters(engine) == 0)
 
 
+def test_two_calls_wait_for_a_slot_with_one_token(
+    locks: Locks, new_locks: NewLocks, engine: Engine, threads: Threads
+) -> None:
+    first = locks.detached_semaphore("api", 2, ANOTHER).take(LONG)
+    with locks.semaphore("api", 2, LONG, wait=0):
+
+        def take() -> DetachedHold:
+            return new_locks().detached_semaphore("api", 2, TOKEN).take(20 * LONG, SECONDS)
+
+        running = [threads.start(take) for _ in range(2)]
+        eventually(lambda: waiters(engine) > 0)  # one of them looks for a slot, the other waits
+        locks.detached(first.name, ANOTHER).release()
+        eventually(lambda: lock_row(engine, locks, first.name).token == TOKEN)
+    slots = [one.result(SECONDS) for one in running]  # the second is offered the other slot
+    assert {slot.name for slot in slots} == {first.name}
+    assert sorted(slot.repeated for slot in slots) == [False, True]
+    with locks.semaphore("api", 2, LONG, wait=SECONDS) as other:
+        assert other.name != first.name
+
+
+def test_a_slot_is_found_beside_one_that_has_expired(
+    locks: Locks, others: Locks, engine: Engine
+) -> None:
+    with others.semaphore("api", 2), others.semaphore("api", 2):
+        pass
+    token = locks.detached("api#1", TOKEN)
+    token.take(LONG)
+    expire(engine, locks, "api#1")
+    fence = locks.detached("api#2", TOKEN).take(LONG).fence
+    slot = others.detached_semaphore("api", 2, TOKEN).take(LONG)
+    assert (slot.name, slot.fence, slot.repeated) == ("api#2", fence, True)
+
+
 def test_another_limit(locks: Locks) -> None:
     locks.detached_semaphore("api", 2, ANOTHER).take(LONG)
     for _ in range(2):
@@ -84,6 +126,35 @@ def test_a_share(locks: Locks, others: Locks) -> None:
         assert writer.fence == 2
         with pytest.raises(NotAcquired):
             first.take(LONG)
+
+
+def test_a_reader_that_comes_back_brings_nobody_back(
+    locks: Locks, others: Locks, engine: Engine
+) -> None:
+    """Of those who shared the name with it before a writer had it."""
+    first, second = (locks.detached("doc", token, shared=True) for token in (TOKEN, ANOTHER))
+    first.take(LONG)
+    second.take(LONG)
+    expire(engine, locks, "doc")
+    with others.lease("doc", wait=0) as writer:
+        assert writer.fence == 2
+    assert first.take(LONG).fence == 3
+    assert locks.show("doc").readers == 1
+    with pytest.raises(LockLost):
+        second.renew(LONG)
+
+
+def test_a_reader_that_comes_back_is_a_reader(locks: Locks, others: Locks) -> None:
+    first, second = (locks.detached("doc", token, shared=True) for token in (TOKEN, ANOTHER))
+    first.take(LONG)
+    second.take(LONG)
+    second.release()
+    first.release()
+    fence = first.take(LONG).fence
+    second.take(LONG)
+    second.release()
+    assert first.renew(LONG).fence == fence
+    assert not others.lease("doc").acquire(blocking=False)
 
 
 def test_readers_wait_for_a_writer(
@@ -140,6 +211,11 @@ def test_a_leader(locks: Locks, others: Locks) -> None:
 def test_what_cannot_be_proclaimed(locks: Locks) -> None:
     with pytest.raises(ValueError, match="at most"):
         locks.detached("leader").proclaim("x" * 10_000)
+    deep: object = 1
+    for _ in range(101):
+        deep = [deep]
+    with pytest.raises(ValueError, match="100 deep"):
+        locks.detached("leader").proclaim({"a": deep})
     with pytest.raises(TypeError, match="leader"):
         locks.detached("leader", shared=True).proclaim(1)
     slot = locks.detached_semaphore("api", 1, TOKEN).take(LONG)

@@ -15,4 +15,4 @@ def exists(case: str) -> bool:
 
 def test_what_is_apart_is_there() -> None:
     assert [case for case in (*THREADS_ONLY, *EVERY_KIND, *ONE_KIND) if not exists(case)] == []
-    assert len(THREADS_ONLY) == 5
+    assert len(THREADS_ONLY) == 6

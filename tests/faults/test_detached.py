@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from dblock import LockLost, Locks, NotAcquired, OutcomeUnknown, Unavailable
+from dblock.detached import HAND_OVER
 from tests.conftest import Database
 from tests.faults.conftest import GRANT, RELEASE, RENEW, Net
 from tests.faults.database import forget
@@ -136,6 +137,26 @@ def test_nobody_knows_whether_it_got_the_token(net: Net, threads: Threads) -> No
     first.release()
     running.result(SECONDS)
     assert net.direct.detached("report", TOKEN).take(LONG).repeated
+
+
+def test_what_was_waited_for_is_soon_free_if_it_does_not_get_the_token(
+    net: Net, threads: Threads
+) -> None:
+    first = net.direct.detached("report")
+    first.take(LONG)
+    detached = net.locks.detached("report", TOKEN)
+    net.proxy.lose(Lose.REQUEST, ATTACH[net.db.kind], hook=net.proxy.refuse)
+
+    def take() -> None:
+        with pytest.raises(OutcomeUnknown):
+            detached.take(3600, wait=SECONDS)
+
+    running = threads.start(take)
+    eventually(lambda: bool(net.direct.show("report").waiters))
+    first.release()
+    running.result(SECONDS)
+    remaining = net.direct.show("report").remaining
+    assert remaining is None or remaining <= HAND_OVER
 
 
 # --- epochs ------------------------------------------------------------------------------------

@@ -79,6 +79,8 @@ class Ledger:
         self.leaving: set[str] = set()
         #: The tokens that others have released by force, and who does so just now.
         self.forced: set[str] = set()
+        #: Tokens of clients that ask in any process.
+        self.remote: set[str] = set()
         self.forcing: set[Actor] = set()
         #: How much of what a change by a key takes; and how much there was in the beginning.
         self.changes: dict[str, tuple[int, int]] = {}
@@ -362,6 +364,8 @@ class Ledger:
             raise Violation(f"{actor.name} changed {name!r} without its holder's token")
         if actor in self.forcing:
             self.forced.add(token)
+        elif token in self.remote:
+            return
         elif (holder := self.grants[token].actor).client is not actor.client:
             raise Violation(f"{actor.name} changed what {holder.name} holds, {name!r}")
 

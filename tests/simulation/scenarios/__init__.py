@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.simulation.run import Scenario
 from tests.simulation.scenarios import (
     believing,
+    by_token,
     calling,
     doubt,
     electing,
@@ -34,6 +35,7 @@ SCENARIOS: dict[str, Scenario] = {
     **believing.SCENARIOS,
     **guarding.SCENARIOS,
     **handing_over.SCENARIOS,
+    **by_token.SCENARIOS,
     **sharing.SCENARIOS,
     **passing.SCENARIOS,
     **recovering.SCENARIOS,
