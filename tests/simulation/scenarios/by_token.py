@@ -25,6 +25,8 @@ class Remote:
     #: Until when the holder of each token may act, and its fence.
     until: dict[str, float] = field(default_factory=dict)
     fences: dict[str, int] = field(default_factory=dict)
+    #: When each token was released last: what was asked for before that is not believed.
+    released: dict[str, float] = field(default_factory=dict)
 
     def take(self, me: Thread, token: str, ttl: float, wait: float) -> DetachedHold | None:
         """Take the name, again and again while nobody knows; None if another has it."""
@@ -49,6 +51,8 @@ class Remote:
     def begin(self, me: Thread, token: str, hold: DetachedHold, asked: float) -> None:
         """A client believes from now on that its token has the name."""
         me.note(f"has {NAME} {hold.fence} by token")
+        if asked <= self.released.get(token, -math.inf):
+            return
         until = asked + hold.expires_in
         lasts, before = until > me.loop.now, self.fences.get(token)
         others = [one for one in self.until if one != token and self.lasts(me, one)]
@@ -79,10 +83,13 @@ class Remote:
 
     def release(self, me: Thread, token: str) -> None:
         self.until.pop(token, None)
+        self.released[token] = math.inf
         try:
             me.locks.detached(NAME, token).release()
         except LockLost as loss:
             me.note(f"is told: {loss.reason}")
+        finally:
+            self.released[token] = me.loop.now
 
     def beside(self, me: Thread) -> None:
         """Another process takes the name as a lease."""
