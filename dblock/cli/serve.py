@@ -104,7 +104,9 @@ def serve(
     with arguments(place.given_by):
         locks = _locks(place)
     with arguments("--tokens"):
-        application = app(locks, tokens=tokens, ttl_max=max_ttl, local=tokens is None)
+        # No page in a browser reaches a Unix socket.
+        local = tokens is None and where.path is None
+        application = app(locks, tokens=tokens, ttl_max=max_ttl, local=local)
     try:
         tls = None if certificate is None else context(certificate, key)
     except OSError as error:  # ssl.SSLError too

@@ -16,7 +16,7 @@ from dblock.cli import exits
 from dblock.contrib.serve.bind import Bind
 from tests.cli.conftest import Here
 from tests.conftest import Database, NewDatabase
-from tests.contrib.serve.process import Service, new_token
+from tests.contrib.serve.process import Service, new_token, path_of
 from tests.support import SECONDS
 
 
@@ -110,7 +110,7 @@ def test_a_unix_socket(tmp_path: Path, new_database: NewDatabase) -> None:
             transport = httpx.HTTPTransport(uds=str(path), verify=False)
             with httpx.Client(transport=transport) as client:
                 body = {"token": new_token(), "ttl": 0.2}
-                answer = client.put("http://localhost/v1/leases/a", json=body)
+                answer = client.put("http://any/v1/leases/a", json=body)
                 assert answer.status_code in (201, 409)
             with pytest.raises(OSError, match="another process listens there"):
                 Bind.parse(f"unix:{path}").listen()
@@ -177,5 +177,19 @@ def test_a_client_that_does_not_begin_tls_is_ended(
         assert time.monotonic() - began < 50  # 60 s are the event loop's own limit
         assert service.stop() == 0
         assert "Traceback" not in "".join(service.ended())
+    finally:
+        service.close()
+
+
+def test_the_longest_ttl_is_the_default_if_it_is_shorter(new_database: NewDatabase) -> None:
+    service = Service(new_database("sqlite", migrated=True).url, "--max-ttl", "10s")
+    try:
+        client, body = service.client(), {"token": new_token()}
+        for method in ("PUT", "PATCH"):
+            assert 0 < client.send(method, path_of("a"), json=body).json()["expires_in"] < 10
+        described = client.http.get("/openapi.json").json()
+        put = described["paths"]["/v1/leases/{name}"]["put"]["requestBody"]
+        (content,) = put["content"].values()
+        assert content["schema"]["properties"]["ttl"]["default"] == 10
     finally:
         service.close()
