@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -91,7 +90,7 @@ def serve(
     with _extra():
         from ..contrib.serve import app
         from ..contrib.serve.bind import Bind
-        from ..contrib.serve.server import Tls, run
+        from ..contrib.serve.server import context, run
     if key is not None and certificate is None:
         raise click.UsageError("--key needs --certificate")
     with arguments("--bind"):
@@ -105,30 +104,22 @@ def serve(
     with arguments(place.given_by):
         locks = _locks(place)
     with arguments("--tokens"):
-        application = app(locks, tokens=tokens, ttl_max=max_ttl, local=tokens is None)
+        # No page in a browser reaches a Unix socket.
+        local = tokens is None and where.path is None
+        application = app(locks, tokens=tokens, ttl_max=max_ttl, local=local)
+    try:
+        tls = None if certificate is None else context(certificate, key)
+    except OSError as error:  # ssl.SSLError too
+        raise Misconfigured(f"dblock cannot use {certificate}: {error}") from error
     try:
         listening = where.listen()
     except OSError as error:
         raise Misconfigured(f"dblock cannot listen on {bind}: {error.strerror}") from error
-    tls = None if certificate is None else Tls(certificate, key)
     if tls is None and not where.local:
         complain("without --certificate tokens cross the network as they are: use a TLS proxy")
     said = f"listening on {where.describe(listening)}, locks are in {place.where()}"
-    try:
-        with _logs(access_log), listening:
-            run(
-                application,
-                listening,
-                tls=tls,
-                connections=connections,
-                ready=partial(complain, said),
-            )
-    except OSError as error:  # of the certificate: ssl.SSLError is one too
-        raise Misconfigured(f"dblock cannot use {certificate}: {error}") from error
-    finally:
-        if where.path is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(where.path)
+    with listening, where.removed_afterwards(), _logs(access_log):
+        run(application, listening, tls=tls, connections=connections, ready=partial(complain, said))
     return exits.OK
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Awaitable, Callable, MutableMapping
 from time import perf_counter
@@ -47,13 +48,20 @@ def app(
     in a browser here can use it through a name of its own.
 
     ``ttl_max`` and ``wait_max`` are in seconds: the longest TTL and the longest wait that a client
-    may ask for. Raises ValueError if the file of tokens cannot be used.
+    may ask for; ``wait_max`` is at least 1. Raises ValueError if the file of tokens cannot be used.
     """
     if not isinstance(locks, AsyncLocks):
         raise TypeError(f"the lock service needs dblock.aio.AsyncLocks, not {type(locks).__name__}")
-    limits = Limits(ttl_max=check_ttl(ttl_max, "ttl_max"), wait=seconds("wait_max", wait_max))
+    limits = Limits(ttl_max=check_ttl(ttl_max, "ttl_max"), wait=_wait_max(wait_max))
     rights: Rights = Everyone(local) if tokens is None else TokensFile(tokens)
     return Application(Service(locks, rights, limits))
+
+
+def _wait_max(given: Seconds) -> float:
+    number = seconds("wait_max", given)
+    if not 1 <= number < math.inf:
+        raise ValueError(f"wait_max is at least 1 second, and not infinite: {given!r}")
+    return number
 
 
 class Application:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import os
 import socket
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 PORT = 8700
@@ -75,12 +77,30 @@ class Bind:
             raise
         return made
 
+    @contextlib.contextmanager
+    def removed_afterwards(self) -> Iterator[None]:
+        """Remove the socket file at the end, unless another process has made it anew since."""
+        made = None if self.path is None else _made(self.path)
+        try:
+            yield
+        finally:
+            if self.path is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    if _made(self.path) == made:
+                        os.unlink(self.path)
+
     def describe(self, listening: socket.socket) -> str:
         """Name it for people, with the port that the system has chosen for port 0."""
         if self.path is not None:
             return f"{_UNIX}{self.path}"
         host, port = listening.getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _made(path: str) -> tuple[int, int, int]:
+    """Return what tells a file from a later one with its path. An inode's number comes again."""
+    found = os.stat(path)
+    return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 def _remove_unused(path: str) -> None:

@@ -14,15 +14,17 @@ from typing import Any, NoReturn
 
 from starlette.requests import Request
 
+from ... import arguments
 from ...arguments import LIMIT_MAX, check_label
 from .disconnect import Gone
 from .problems import Problem, invalid
 from .service import Limits
 
 TOKEN = "[0-9a-f]{32}"
-_TOKEN = re.compile(TOKEN)
 _WAIT = re.compile(r"[0-9]{1,9}")
 LABEL_MAX = 255
+#: The TTL of a request that names none, in seconds.
+TTL = 30.0
 TOKEN_MEANS = "32 hexadecimal digits (0-9a-f) that the client has made at random"
 
 
@@ -33,6 +35,8 @@ class Field:
     check: Callable[[object], Any]
     schema: Mapping[str, Any]
     required: bool = False
+    #: Its value in a body that does not have it.
+    default: Any = None
 
 
 def text(most: int) -> dict[str, Any]:
@@ -42,9 +46,10 @@ def text(most: int) -> dict[str, Any]:
 
 def check_token(value: object) -> str:
     """Return a lease's token. Raises ValueError, and does not repeat the token."""
-    if not isinstance(value, str) or not _TOKEN.fullmatch(value):
-        raise ValueError(f"is {TOKEN_MEANS}")
-    return value
+    try:
+        return arguments.check_token(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"is {TOKEN_MEANS}") from None
 
 
 def token_field() -> Field:
@@ -56,6 +61,7 @@ def token_field() -> Field:
 def ttl_field(limits: Limits) -> Field:
     """Return the field of the TTL."""
     low, high = limits.ttl_min, limits.ttl_max
+    default = min(TTL, high)
 
     def check(value: object) -> float:
         if (
@@ -67,10 +73,8 @@ def ttl_field(limits: Limits) -> Field:
         return float(value)
 
     means = "The TTL in seconds, from the moment when the database grants or renews the lease."
-    return Field(
-        check,
-        {"type": "number", "minimum": low, "maximum": high, "default": 30, "description": means},
-    )
+    schema = {"type": "number", "minimum": low, "maximum": high, "default": default}
+    return Field(check, {**schema, "description": means}, default=default)
 
 
 def slots_field() -> Field:
@@ -81,7 +85,7 @@ def slots_field() -> Field:
             raise ValueError(f"is a whole number from 1 to {LIMIT_MAX}")
         return value
 
-    means = "Take a slot of a semaphore with so many slots."
+    means = "Take one of the slots of a semaphore. This is how many it has."
     schema = {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "description": means}
     return Field(check, schema)
 
@@ -145,7 +149,9 @@ class Body:
     async def read(self, request: Request) -> dict[str, Any]:
         """Return the fields of a request's body. Raises Problem."""
         given = _parsed(await _received(request, self._most))
-        checked = {}
+        checked = {
+            name: field.default for name, field in self._fields.items() if field.default is not None
+        }
         for name, value in given.items():
             field = self._fields.get(name)
             if field is None:

@@ -1,6 +1,7 @@
-"""The connections of the server: how many there are, and how long one may take for a request.
+"""The connections of the server: how many there are, and what one may take for a request.
 
-uvicorn limits neither: a client that sends one byte a minute keeps its connection for ever.
+uvicorn limits nothing: a client that sends one byte a minute keeps its connection for ever, and
+headers without an end fill the memory.
 """
 
 from __future__ import annotations
@@ -9,6 +10,13 @@ import asyncio
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+#: The bytes that a request has beside its body, at most: its URL, headers, chunk sizes, trailers.
+HEAD_MAX = 64 * 1024
+
+
+class Pipelined(Exception):
+    """A client has sent a request before the one before was answered."""
 
 
 class Connections:
@@ -32,17 +40,27 @@ class Connections:
         """End a connection if there are too many."""
         if len(newest.connections) > self.most:
             # That may be the newest itself, if all others wait for an answer.
-            next(iter(self.without_request)).transport.abort()
+            ending = next(iter(self.without_request))
+            # The event loop tells of the end later. Until then it counts no more.
+            del self.without_request[ending]
+            ending.connections.discard(ending)
+            ending.transport.abort()
 
 
 class Connection(HttpToolsProtocol):
-    """A connection that has to send whole requests in time."""
+    """A connection that has to send whole requests in time, and one at a time.
+
+    While a second request waits for its turn, uvicorn does not read. So it would not learn that the
+    client of the first has gone away.
+    """
 
     def __init__(self, rules: Connections, **options: Any) -> None:
         super().__init__(**options)
         self._rules = rules
         self._begun = True  # a new connection has to send a request, too
         self._deadline: asyncio.TimerHandle | None = None
+        #: The bytes that have come of the request, without its body.
+        self._head = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -51,18 +69,34 @@ class Connection(HttpToolsProtocol):
         self._arm()
 
     def data_received(self, data: bytes) -> None:
+        self._head += len(data)
         super().data_received(data)
+        if self._head > HEAD_MAX:
+            self.transport.abort()
         # A request that came whole, as most do, needs no timer.
         if self._begun and self._deadline is None:
             self._arm()
 
+    def send_400_response(self, msg: str) -> None:
+        if not self.transport.is_closing():
+            super().send_400_response(msg)
+
     def on_message_begin(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.transport.abort()
+            raise Pipelined  # the parser stops
         self._begun = True
         super().on_message_begin()
 
+    def on_body(self, body: bytes) -> None:
+        self._head -= len(body)
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
         self._begun = False
-        self._rules.without_request.pop(self, None)
+        self._head = 0
+        if not self.cycle.response_complete:  # as it is if the answer did not need the body
+            self._rules.without_request.pop(self, None)
         self._disarm()
         super().on_message_complete()
 

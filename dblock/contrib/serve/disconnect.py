@@ -38,7 +38,9 @@ async def while_waiting(
             working.exception()
         raise Gone
     if working.cancelled():
-        raise unavailable("The service stops. Ask again: another process will answer.")
+        raise unavailable(
+            "The service stops. Ask again with the same token: another process will answer."
+        )
     return working.result()
 
 

@@ -26,7 +26,6 @@ from .feed import Feed, Pace
 from .objects import leader_object, run_object
 from .openapi import answer, operation, parameter
 from .problems import Problem, invalid, unavailable
-from .rights import CALLER
 from .routing import Route
 
 if TYPE_CHECKING:
@@ -104,7 +103,6 @@ def wanted(query: bytes) -> Wanted:
 def caller_of(request: Request, rights: Rights, asked: Wanted) -> Caller:
     """Return whose request it is. Raises Problem if the caller may read nothing of it."""
     found = rights.caller(request)
-    request.scope[CALLER] = found.name
     for name in sorted(asked.names):
         rights.check(request, "read", name)
     prefix = asked.prefix

@@ -16,9 +16,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...errors import DBLockError
+from ...errors import DBLockError, Unavailable
 from .backlog import KEPT, Backlog
-from .changes import Look, event, events
+from .changes import Look, compact, event, events
 
 if TYPE_CHECKING:
     from ...aio import AsyncLocks
@@ -63,6 +63,8 @@ class Feed:
         self._look: Look | None = None
         #: Why the last poll has failed.
         self._error: DBLockError | None = None
+        #: The names whose leader's value cannot be read, and the fence of that leader.
+        self._unreadable: dict[str, int] = {}
         #: The names whose leaders' values clients ask for, and how many clients do.
         self._elections: Counter[str] = Counter()
         self._listeners = 0
@@ -99,7 +101,6 @@ class Feed:
         """
         wanted = frozenset(elections)
         while True:
-            self._check()
             if self._error is not None:
                 raise self._error
             if self._look is not None and wanted <= self._look.elections:
@@ -108,36 +109,29 @@ class Feed:
 
     async def after(self, number: int, patience: float) -> list[Event]:
         """Return the events after a number, as :meth:`.Backlog.after` does."""
-        found = await self.backlog.after(number, patience)
-        self._check()
-        return found
-
-    def _check(self) -> None:
-        """Raise the defect that has ended the polls, if one has."""
-        if self._task is not None and self._task.done():
-            self._task.result()
+        return await self.backlog.after(number, patience)
 
     async def _poll(self) -> None:
         polls, clock = 0, asyncio.get_running_loop().time
-        try:
-            while True:
-                began, rest = clock(), self.pace.poll
-                try:
-                    found = await self._read(self._look, with_runs=polls % RUNS_EVERY == 0)
-                except DBLockError as error:
-                    self._failed(error)
-                else:
-                    self._found(found)
-                    polls += 1
-                    rest = max(rest, REST * (clock() - began))
-                await asyncio.sleep(rest)
-        finally:
-            self.backlog.add([])  # wakes the clients that wait for this
+        while True:
+            began, rest = clock(), self.pace.poll
+            try:
+                self._found(await self._read(self._look, with_runs=polls % RUNS_EVERY == 0))
+            except DBLockError as error:
+                self._failed(error)
+            except Exception as defect:
+                self._failed(Unavailable("the poll has met a defect"), defect)
+            else:
+                polls += 1
+                rest = max(rest, REST * (clock() - began))
+            await asyncio.sleep(rest)
 
-    def _failed(self, error: DBLockError) -> None:
+    def _failed(self, error: DBLockError, defect: Exception | None = None) -> None:
+        """Tell the clients, and log it once, until a poll succeeds. The polls go on."""
         first, self._error = self._error is None, error
         if first:
-            logger.warning("no events until the database can be read again: %s", error)
+            said = "no events until the database can be read again: %s"
+            logger.warning(said, error, exc_info=defect)
         self.backlog.add([event("unavailable", None, {})] if first else [])
 
     def _found(self, found: Look) -> None:
@@ -165,10 +159,27 @@ class Feed:
         found = {}
         for name in sorted(elections & locks.keys()):
             if locks[name].held and locks[name].readers is None:
-                leader = await self._locks.election(name).leader()
+                leader = await self._leader(name, locks[name].fence)
                 if leader is not None:
                     found[name] = leader
         return found
+
+    async def _leader(self, name: str, fence: int) -> Leader | None:
+        """Return a leader; None if its value cannot be read, which concerns this name only."""
+        try:
+            leader = await self._locks.election(name).leader()
+            if leader is not None:
+                compact(leader.value)
+        except (ValueError, RecursionError) as error:
+            if self._unreadable.get(name) != fence:
+                self._unreadable[name] = fence
+                logger.error(
+                    "no events of what the leader of %r proclaims: its value cannot be read (%s)",
+                    name,
+                    type(error).__name__,
+                )
+            return None
+        return leader
 
 
 def _jobs(locks: Mapping[str, LockState]) -> set[tuple[Any, ...]]:

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...arguments import NAME_MAX
+from ...errors import NotAcquired
 from .bodies import (
     Body,
     lock_token,
@@ -26,7 +27,7 @@ from .bodies import (
 )
 from .disconnect import while_waiting
 from .openapi import HOLD, LEASE, LEASES, answer, header, operation, parameter
-from .problems import Problem, invalid
+from .problems import Problem, held, invalid
 from .routing import NAME, Route
 from .service import Service
 from .states import described
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from ...detached import DetachedHold
 
 PATH = f"/v1/leases/{NAME}"
-TTL = 30.0
 #: How many names a list has at most, unless the client asks for fewer or more.
 LISTED, LISTED_MAX = 1000, 10_000
 
@@ -73,11 +73,14 @@ class Leases:
             lease = _semaphore(service.locks, name, given["slots"], token, owner)
         else:
             lease = service.locks.detached(name, token, owner=owner, shared="shared" in given)
-        taking = lease.take(ttl=given.get("ttl", TTL), wait=float(wait or 0))
-        hold = await (while_waiting(request, service.closing, taking) if wait else taking)
+        taking = lease.take(ttl=given["ttl"], wait=float(wait or 0))
+        applied = [] if wait is None else [("Preference-Applied", f"wait={wait}")]
+        try:
+            hold = await (while_waiting(request, service.closing, taking) if wait else taking)
+        except NotAcquired as error:
+            raise held(error, *applied) from None
         made = _hold(hold, 200 if hold.repeated else 201, slot="slots" in given)
-        if wait is not None:
-            made.headers["Preference-Applied"] = f"wait={wait}"
+        made.headers.update(dict(applied))
         return made
 
     async def patch(self, request: Request) -> Response:
@@ -87,7 +90,7 @@ class Leases:
         query(request)
         given = await self.patch_body.read(request)
         lease = service.locks.detached(name, given["token"], shared="shared" in given)
-        return _hold(await lease.renew(ttl=given.get("ttl", TTL)), 200)
+        return _hold(await lease.renew(ttl=given["ttl"]), 200)
 
     async def delete(self, request: Request) -> Response:
         """Release the lease, or by force another's."""
@@ -101,6 +104,8 @@ class Leases:
             await service.locks.detached(name, token, shared=shared).release()
         else:
             service.rights.check(request, "admin", name)
+            if "shared" in given:
+                raise invalid("Force frees the name with all its shares: leave out shared.")
             if "lock-token" in request.headers:
                 raise invalid("Give either the header Lock-Token or the parameter force.")
             if not await service.locks.release(name, force=True):
@@ -188,7 +193,7 @@ def routes(service: Service) -> list[Route]:
         "query",
         {"type": "integer", "minimum": 1, "maximum": LISTED_MAX, "default": LISTED},
     )
-    applied = header("Preference-Applied", "The wait that the service has applied.")
+    applied = header("Preference-Applied", "The longest wait that the service has allowed.")
     return [
         Route(
             "PUT",

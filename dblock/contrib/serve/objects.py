@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from ...lock_state import Leader, RunState
@@ -16,7 +15,7 @@ def run_object(run: RunState) -> dict[str, Any]:
         "owner": run.owner,
         "fence": run.fence,
         "started_at": run.started_at.isoformat(),
-        "ended_at": _iso(run.ended_at),
+        "ended_at": None if run.ended_at is None else run.ended_at.isoformat(),
         "seconds": None if run.seconds is None else round(run.seconds, 3),
         "exit_status": run.exit_status,
         "outcome": run.outcome,
@@ -31,7 +30,3 @@ def leader_object(name: str, leader: Leader) -> dict[str, Any]:
         "fence": leader.fence,
         "value": leader.value,
     }
-
-
-def _iso(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()

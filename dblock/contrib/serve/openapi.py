@@ -37,7 +37,12 @@ def _object(optional: Mapping[str, Any] | None = None, **properties: Any) -> Sch
 _SCHEMAS: dict[str, Schema] = {
     "Hold": {
         **_object(
-            {"name": {"type": "string", "description": "Of a slot: renew and release this name."}},
+            {
+                "name": {
+                    "type": "string",
+                    "description": "The name of a slot, to renew and to release.",
+                }
+            },
             fence={**FENCE, "minimum": 1},
             expires_in=SECONDS,
         ),

@@ -42,7 +42,7 @@ class Kind:
 KINDS = {
     "invalid": Kind(400, "The request is wrong. The same request will be wrong again."),
     "unauthorized": Kind(401, "The request has no valid bearer token."),
-    "forbidden": Kind(403, "The bearer token does not have the right on this name."),
+    "forbidden": Kind(403, "The caller may not do this."),
     "not-found": Kind(404, "There is no such path, or no hold to release by force."),
     "method-not-allowed": Kind(405, "The path does not have this method."),
     "held": Kind(
@@ -72,7 +72,7 @@ KINDS = {
     ),
     "too-large": Kind(413, "The body is too large."),
     "internal": Kind(500, "The service has a defect, or its database cannot do this."),
-    "unavailable": Kind(503, "The service or its database cannot serve now. Nothing changed."),
+    "unavailable": Kind(503, "The service or its database cannot serve now."),
     "outcome-unknown": Kind(
         504, "The database's reply was lost. Repeat the request with the same token."
     ),
@@ -129,7 +129,7 @@ def of(error: DBLockError) -> Problem:
     not get it.
     """
     if isinstance(error, NotAcquired):
-        return _held(error)
+        return held(error)
     if isinstance(error, LimitMismatch):
         slots = error.stored or None
         has = "is no semaphore" if slots is None else f"has {counted(slots, 'slot')}"
@@ -145,16 +145,21 @@ def of(error: DBLockError) -> Problem:
             retry_after(AGAIN),
         )
     if isinstance(error, Unavailable):
-        return unavailable("The database cannot be reached, or cannot serve now.")
+        return unavailable(
+            "The database cannot be reached, or cannot serve now. Ask again with the same token, "
+            "or release with it."
+        )
     if isinstance(error, SchemaMissing):
         return unavailable("The database is not set up: its operator has to run dblock upgrade.")
     return defect()
 
 
-def _held(error: NotAcquired) -> Problem:
+def held(error: NotAcquired, *headers: tuple[str, str]) -> Problem:
+    """Return the problem of a name that was not free, with more headers."""
     state = error.holder
     if state is None:
-        return Problem("held", "The name was not free.", retry_after(AGAIN), holder=None)
+        headers = (retry_after(AGAIN), *headers)
+        return Problem("held", "The name was not free.", *headers, holder=None)
     members: dict[str, object] = {"holder": state.owner if state.held else None}
     members["fence"] = state.fence
     frees_in = AGAIN
@@ -162,4 +167,4 @@ def _held(error: NotAcquired) -> Problem:
         frees_in = state.remaining
         members["frees_in"] = round(frees_in, 3)
     detail = f"The name was not free: {state.describe()}."
-    return Problem("held", detail, retry_after(frees_in), **members)
+    return Problem("held", detail, retry_after(frees_in), *headers, **members)

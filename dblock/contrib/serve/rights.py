@@ -57,7 +57,8 @@ class Rights(ABC):
         """
         found = self.caller(request)
         if not found.may(right, name):
-            raise Problem("forbidden", f'This needs the right "{right}" on {name!r}.')
+            names = repr(name) if name else "all names"
+            raise Problem("forbidden", f'This needs the right "{right}" on {names}.')
         return found
 
 
@@ -77,5 +78,7 @@ class Everyone(Rights):
     def find(self, request: HTTPConnection) -> Caller:
         """Return the caller with all rights."""
         if self._local and not _LOCAL.fullmatch(request.headers.get("host", "localhost")):
-            raise Problem("forbidden", "Without a file of tokens the host has to be localhost.")
+            raise Problem(
+                "forbidden", "Without a file of tokens the header Host has to name localhost."
+            )
         return self._CALLER

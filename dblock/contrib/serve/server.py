@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import signal
 import socket
+import ssl
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from types import FrameType
 
 try:
     import httptools  # noqa: F401
@@ -27,27 +30,59 @@ STOP = 15
 _BESIDE = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """The files of the certificate and of its key."""
-
-    certificate: str
-    key: str | None = None
+def context(certificate: str, key: str | None = None) -> ssl.SSLContext:
+    """Return what TLS needs to serve with a certificate. Raises OSError if it cannot be used."""
+    made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    made.load_cert_chain(certificate, key)
+    return made
 
 
 class Server(uvicorn.Server):
     """uvicorn, which ends the waits of the application when it stops."""
 
     def __init__(
-        self, config: uvicorn.Config, application: Application, ready: Callable[[], object]
+        self,
+        config: uvicorn.Config,
+        application: Application,
+        tls: ssl.SSLContext | None,
+        ready: Callable[[], object],
     ) -> None:
         super().__init__(config)
         self._application = application
+        self._tls = tls
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        """Listen, as uvicorn does, and also limit how long TLS takes to begin and to end."""
+        await self.lifespan.startup()
+        loop, patience = asyncio.get_running_loop(), None if self._tls is None else REQUEST
+        self.servers = [
+            await loop.create_server(
+                self._protocol,
+                sock=listening,
+                ssl=self._tls,
+                backlog=self.config.backlog,
+                ssl_handshake_timeout=patience,
+                ssl_shutdown_timeout=patience,
+            )
+            for listening in sockets or ()
+        ]
+        self.started = True
         self._ready()
+
+    def _protocol(self) -> asyncio.Protocol:
+        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to stop, or with a second SIGINT stop at once.
+
+        uvicorn would raise the signal again at the end, and nothing could be tidied up after it.
+        """
+        self.force_exit = self.force_exit or (self.should_exit and sig == signal.SIGINT)
+        self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._application.stop()
@@ -59,7 +94,7 @@ def run(
     application: Application,
     listening: socket.socket,
     *,
-    tls: Tls | None = None,
+    tls: ssl.SSLContext | None = None,
     connections: int = 1000,
     ready: Callable[[], object] = lambda: None,
 ) -> None:
@@ -78,10 +113,8 @@ def run(
         proxy_headers=False,
         timeout_keep_alive=IDLE,
         timeout_graceful_shutdown=STOP,
-        ssl_certfile=tls.certificate if tls else None,
-        ssl_keyfile=tls.key if tls else None,
     )
-    Server(config, application, ready).run([listening])
+    Server(config, application, tls, ready).run([listening])
 
 
 def _allow_files(needed: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,9 @@ URL = "sqlite:///never-opened.db"
         ({"ttl_max": 0}, ValueError, "ttl_max"),
         ({"ttl_max": "1"}, TypeError, "ttl_max"),
         ({"wait_max": -1}, ValueError, "wait_max"),
+        ({"wait_max": 0.9}, ValueError, "at least 1"),
+        ({"wait_max": math.inf}, ValueError, "not infinite"),
+        ({"wait_max": math.nan}, ValueError, "NaN"),
         ({"wait_max": True}, TypeError, "wait_max"),
         ({"tokens": "/not/there"}, ValueError, "No such file"),
     ],

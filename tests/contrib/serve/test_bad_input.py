@@ -222,10 +222,59 @@ def test_smuggled_requests_are_not_answered(service: Service, request_line: byte
     assert b"openapi" not in answer
 
 
-def test_pipelined_requests_are_answered_in_order(service: Service) -> None:
-    one = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
-    answer = service.raw(one + b"\r\n" + one + b"Connection: close\r\n\r\n")
-    assert answer.count(b"HTTP/1.1 200 OK") == 2
+def test_pipelined_requests_are_refused(service: Service) -> None:
+    one = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with service.connect() as connection:
+        connection.sendall(one * 2)
+        assert ended(connection)
+    with service.connect() as connection:
+        for _ in range(2):
+            connection.sendall(one)
+            answer = b""
+            while not answer.endswith(b"ok\n"):
+                answer += connection.recv(65536)
+
+
+def test_a_wait_does_not_outlive_its_client_behind_a_second_request(
+    service: Service, client: Client
+) -> None:
+    client.put("piped", new_token())
+    said = len(service.said)
+    sent = json.dumps({"token": new_token(), "ttl": 30}).encode()
+    with service.connect() as connection:
+        connection.sendall(
+            b"PUT /v1/leases/piped HTTP/1.1\r\nHost: localhost\r\nPrefer: wait=60\r\n"
+            b"Content-Length: %d\r\n\r\n%s" % (len(sent), sent)
+        )
+        eventually(partial(waited_for, client, "piped"))
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    eventually(lambda: not waited_for(client, "piped"))
+    assert service.said[said:] == []
+
+
+@pytest.mark.parametrize(
+    ("begin", "more"),
+    [
+        (b"GET /", b"a"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nA: ", b"a"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n", b"A: b\r\n"),
+        (b"GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: ", b"a"),
+        (b"GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"a"),
+    ],
+    ids=["url", "header", "headers", "trailer", "chunk"],
+)
+def test_a_request_without_an_end_is_ended(service: Service, begin: bytes, more: bytes) -> None:
+    """It ends by its size, long before its time is over."""
+    sent, most = 0, 16_000_000
+    with (
+        service.connect() as connection,
+        contextlib.suppress(BrokenPipeError, ConnectionResetError),
+    ):
+        connection.sendall(begin)
+        while sent < most:
+            connection.sendall(more * 1000)
+            sent += 1000 * len(more)
+    assert sent < most
 
 
 def test_a_websocket_is_refused(service: Service) -> None:

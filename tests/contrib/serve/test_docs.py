@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import configparser
+import contextlib
 import json
 import os
 import re
@@ -153,6 +154,45 @@ def test_the_shell_script_stops_its_job_when_the_lease_is_lost(
         os.killpg(script.pid, signal.SIGKILL) if script.poll() is None else None
 
 
+def test_the_shell_script_goes_on_when_one_renewal_fails(
+    served: tuple[Service, str], tmp_path: Path
+) -> None:
+    service, bearer = served
+    client = service.client(bearer)
+    shell = Shell(tmp_path, environment(service, bearer))
+    script = shell.start("until [ -e ready ]; do sleep 0.1; done", every="sleep 0.1")
+    try:
+        eventually(lambda: client.show("report").json()["state"] == "held")
+        service.kill()
+        assert script.stderr is not None
+        assert script.stderr.readline().startswith("curl: ")
+        assert script.stderr.readline().startswith("curl: ")
+        (tmp_path / "ready").touch()
+        assert finished(script)[0] == 0
+    finally:
+        os.killpg(script.pid, signal.SIGKILL) if script.poll() is None else None
+
+
+def test_the_shell_script_renews_no_longer_than_its_job(
+    served: tuple[Service, str], tmp_path: Path
+) -> None:
+    """The renewer has the standard error of the script, so that is open until the renewer ends."""
+    service, bearer = served
+    client = service.client(bearer)
+    shell = Shell(tmp_path, environment(service, bearer))
+    script = shell.start("until [ -e ready ]; do sleep 0.1; done", every="sleep 0.1")
+    try:
+        eventually(lambda: client.show("report").json()["state"] == "held")
+        first = client.show("report").json()["expires_at"]
+        eventually(lambda: client.show("report").json()["expires_at"] > first)
+        script.kill()
+        (tmp_path / "ready").touch()
+        assert finished(script)[0] == -signal.SIGKILL
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(script.pid, signal.SIGKILL)
+
+
 def test_the_shell_script_tells_that_nobody_answers(tmp_path: Path) -> None:
     env = {**os.environ, "DBLOCK_SERVICE": "http://127.0.0.1:1", "DBLOCK_TOKEN": "x"}
     assert finished(Shell(tmp_path, env).start("echo made $1"))[0] == 69
@@ -171,6 +211,15 @@ try {
   console.log(error.status ?? "no status", error.message);
   process.exit(75);
 }
+"""
+
+
+DEAF = """
+import { withLease } from "./lease.mjs";
+const work = ({ signal }) => new Promise((done) =>
+  signal.addEventListener("abort", () => { console.log("aborted"); done("result"); }));
+await withLease("report", { ttl: 3 }, work).then(
+  () => console.log("done"), () => console.log("refused"));
 """
 
 
@@ -246,6 +295,23 @@ def test_node_stops_when_nobody_answers(served: tuple[Service, str], tmp_path: P
         service.kill()
         code, out, _ = finished(job)
         assert (code, out) == (75, "no status the lease is over\n")
+    finally:
+        job.kill()
+
+
+@needs_node
+def test_node_tells_of_a_loss_that_the_work_has_not_heard_of(
+    served: tuple[Service, str], tmp_path: Path
+) -> None:
+    service, bearer = served
+    client = service.client(bearer)
+    node = Node(tmp_path, environment(service, bearer))
+    (tmp_path / "job.mjs").write_text(DEAF)
+    job = node.start()
+    try:
+        eventually(lambda: client.show("report").json()["state"] == "held")
+        client.force("report")
+        assert finished(job)[:2] == (0, "aborted\nrefused\n")
     finally:
         job.kill()
 

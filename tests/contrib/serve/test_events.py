@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import text
 from starlette.requests import Request
 
 from dblock import LockLost, Locks
@@ -126,6 +127,52 @@ def test_what_leaders_proclaim(kind: str, new_database: NewDatabase) -> None:
                     assert (told["value"], told["fence"]) == (said, fence)
                     assert isinstance(told["value"], type(said))
             events.until("released", "boss")
+
+
+@pytest.mark.parametrize("stored", ["no JSON", "[" * 100_000, "9" * 5000])
+def test_a_value_that_cannot_be_read_ends_no_stream(
+    client: httpx.Client, locks: Locks, stored: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        listening(client, name=["boss", "other"]) as events,
+        locks.election("boss").campaign() as term,
+        locks.election("other").campaign() as other,
+    ):
+        events.until("granted", "other")
+        term.proclaim("first")
+        events.until("proclaimed", "boss")
+        with locks.engine.begin() as connection:
+            changed = text("UPDATE dblock_value SET value = :stored WHERE lock_name = 'boss'")
+            assert connection.execute(changed, {"stored": stored}).rowcount == 1
+        eventually(lambda: "cannot be read" in caplog.text)
+        for value in (1, 2):
+            other.proclaim(value)
+            assert events.until("proclaimed", "other").data["value"] == value
+        assert caplog.text.count("cannot be read") == 1
+        term.proclaim("again")
+        assert events.until("proclaimed", "boss").data["value"] == "again"
+
+
+def test_a_defect_of_a_poll_ends_no_stream(
+    client: httpx.Client, locks: Locks, service: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The moment of a grant, in the database, is no moment."""
+    with listening(client, prefix="") as events:
+        events.next()
+        with locks.lease("report", ttl=LONG, renew=False):
+            events.until("granted", "report")
+            with locks.engine.begin() as connection:
+                asked = text("SELECT acquired_at FROM dblock_lock WHERE lock_name = 'report'")
+                changed = text("UPDATE dblock_lock SET acquired_at = :at")
+                before = connection.execute(asked).scalar_one()
+                connection.execute(changed, {"at": "no moment"})
+            assert events.next().kind == "unavailable"
+            assert client.get("/v1/events?prefix=").status_code == 503
+            with locks.engine.begin() as connection:
+                connection.execute(changed, {"at": before})
+            assert events.next().kind == "available"
+        events.until("released", "report")
+    assert caplog.text.count("Traceback") == 1
 
 
 def test_an_expiry_and_a_takeover(client: httpx.Client, locks: Locks, url: str) -> None:

@@ -157,6 +157,8 @@ def test_a_name_without_room_for_a_slots_number(client: Client) -> None:
 
 def test_wrong_releases(client: Client, name: str) -> None:
     token = {"Lock-Token": new_token()}
+    forced = client.send("DELETE", f"{path_of(name)}?force=true&shared=true")
+    assert (kind_of(forced), "shared" in forced.json()["detail"]) == ("invalid", True)
     for query in ("shared=1", "shared=true&shared=true", "force=1"):
         answer = client.send("DELETE", f"{path_of(name)}?{query}", headers=token)
         assert kind_of(answer) == "invalid"

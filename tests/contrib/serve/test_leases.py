@@ -121,6 +121,7 @@ def test_a_wait_ends_with_its_time(client: Client, name: str) -> None:
     client.put(name, new_token())
     refused = client.put(name, new_token(), wait=1)
     assert (refused.status_code, kind_of(refused)) == (409, "held")
+    assert refused.headers["Preference-Applied"] == "wait=1"
     assert client.show(name).json()["waiters"] == []
 
 
