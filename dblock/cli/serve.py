@@ -13,11 +13,13 @@ import click
 
 from ..arguments import COUNT_MAX, check_ttl
 from ..errors import Misconfigured, Unavailable, Unsupported
-from . import exits
+from . import durations, exits
 from .options import Place, arguments, database_options, duration_option
 from .output import complain
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from ..aio import AsyncLocks
 
 RIGHTS = ("read", "hold", "admin")
@@ -32,7 +34,9 @@ def _extra() -> Iterator[None]:
         raise Unsupported(str(error)) from error
 
 
-@click.command("serve", short_help="Serve leases over HTTP, for other languages.")
+@click.command(
+    "serve", short_help="Serve leases over HTTP, for other languages.", epilog=durations.HELP
+)
 @click.option(
     "--bind",
     default="127.0.0.1:8700",
@@ -90,7 +94,7 @@ def serve(
     with _extra():
         from ..contrib.serve import app
         from ..contrib.serve.bind import Bind
-        from ..contrib.serve.server import context, run
+        from ..contrib.serve.server import run
     if key is not None and certificate is None:
         raise click.UsageError("--key needs --certificate")
     with arguments("--bind"):
@@ -100,17 +104,15 @@ def serve(
             f"other hosts can connect to {bind}, so --tokens is required: create the file with "
             "dblock token, or listen on 127.0.0.1"
         )
-    _check_set_up(place)
+    with arguments("--certificate"):
+        tls = None if certificate is None else _context(certificate, key)
     with arguments(place.given_by):
         locks = _locks(place)
     with arguments("--tokens"):
         # No page in a browser reaches a Unix socket.
         local = tokens is None and where.path is None
         application = app(locks, tokens=tokens, ttl_max=max_ttl, local=local)
-    try:
-        tls = None if certificate is None else context(certificate, key)
-    except OSError as error:  # ssl.SSLError too
-        raise Misconfigured(f"dblock cannot use {certificate}: {error}") from error
+    _check_set_up(place)
     try:
         listening = where.listen()
     except OSError as error:
@@ -121,6 +123,16 @@ def serve(
     with listening, where.removed_afterwards(), _logs(access_log):
         run(application, listening, tls=tls, connections=connections, ready=partial(complain, said))
     return exits.OK
+
+
+def _context(certificate: str, key: str | None) -> SSLContext:
+    from ..contrib.serve.server import context
+
+    try:
+        return context(certificate, key)
+    except OSError as error:  # ssl.SSLError too
+        files = certificate if key is None else f"{certificate} with {key}"
+        raise ValueError(f"{files}: {error.strerror or error}") from error
 
 
 def _check_set_up(place: Place) -> None:
@@ -205,6 +217,8 @@ def token(name: str, tokens: str, names: tuple[str, ...], rights: tuple[str, ...
     with _extra():
         from ..contrib.serve.tokens_file import add, caller
     with arguments():
-        made = add(tokens, caller(name, names, tuple(dict.fromkeys(rights))))
+        made_for = caller(name, names, tuple(dict.fromkeys(rights)))
+    with arguments("--tokens"):
+        made = add(tokens, made_for)
     click.echo(made)
     return exits.OK

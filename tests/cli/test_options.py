@@ -69,6 +69,7 @@ NEEDED = {
     "release": ["a", "--force"],
     "resize": ["a", "1"],
     "prune": ["--older-than", "1d"],
+    "serve": ["--url", "sqlite:////nowhere/at/all.db"],
     "token": ["a", "--tokens", "/nowhere/at/all", "--names", "a"],
     "downgrade": ["--revision", "base", "--yes"],
 }

@@ -69,8 +69,8 @@ def test_a_key_needs_a_certificate(here: Here) -> None:
 
 def test_a_certificate_that_is_not_there(here: Here, tmp_path: Path) -> None:
     code, _, err = here("serve", "--bind", "127.0.0.1:0", "--certificate", str(tmp_path / "x"))
-    assert code == exits.CONFIG
-    assert "dblock cannot use" in err
+    assert code == exits.USAGE
+    assert "--certificate" in err
 
 
 def test_a_port_that_is_taken(here: Here) -> None:
