@@ -265,7 +265,7 @@ def test_a_slot_that_runs_out_is_taken_then(locks: Locks, others: Locks) -> None
     semaphore = locks.semaphore(NAME, 1, SHORT, renew=False)
     semaphore.acquire()
     with others.semaphore(NAME, 1, LONG, SECONDS):
-        assert semaphore.slot.lost.is_set()
+        eventually(semaphore.slot.lost.is_set)  # the keeper tells a moment later
         assert not semaphore.slot.held
     with pytest.raises(LockLost):
         semaphore.release()
