@@ -61,6 +61,10 @@ def check_name(name: object, what: str = "a lock name") -> str:
     return name
 
 
+#: How many characters of an owner label the tables store.
+LABEL_MAX = 255
+
+
 def check_label(label: object) -> str:
     """Return ``label``, or raise an error. Every database can store it. Long labels are cut."""
     if not isinstance(label, str):

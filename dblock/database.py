@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache, cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
-from .arguments import check_label
+from .arguments import LABEL_MAX, check_label
 from .errors import NotAcquired
 from .io.connections import Connections
 from .io.contenders import Contenders
@@ -36,8 +36,6 @@ T = TypeVar("T")
 
 # Statements are short, so a few connections serve many threads.
 CONNECTIONS = 8
-#: Of an owner label, in characters: the tables have room for so many.
-OWNER_MAX = 255
 
 
 _host = cache(socket.gethostname)
@@ -45,7 +43,7 @@ _host = cache(socket.gethostname)
 
 @lru_cache(maxsize=256)
 def _owner(pid: int, label: str) -> str:
-    return f"{_host()} pid {pid}{' ' if label else ''}{label}"[:OWNER_MAX]
+    return f"{_host()} pid {pid}{' ' if label else ''}{label}"[:LABEL_MAX]
 
 
 class Database:

@@ -12,6 +12,7 @@ from .arguments import Seconds, check_ttl, check_wait
 from .election import check_value
 from .errors import DBLockError, LockLost, NotAcquired, Unavailable
 from .events import Kind, outcome, tell, wanted
+from .handle import Silent
 from .lease import Lease
 from .lease_options import LeaseOptions, plan
 from .protocol import by_token, election
@@ -348,7 +349,7 @@ class DetachedSemaphore(ByToken):
 
 
 class _Waiting(Protocol):
-    """A handle that waits with a token of its own. No event tells of it."""
+    """A handle that waits with a token of its own."""
 
     def try_within(self, wait: float | None) -> NotAcquired | None: ...
 
@@ -356,10 +357,7 @@ class _Waiting(Protocol):
         """Let the hold go on with the token of an attempt."""
 
 
-class _WaitingLease(Lease):
-    def _tell(self, *event: Any, **how: Any) -> None:
-        pass
-
+class _WaitingLease(Silent, Lease):
     def hand_over(self, attempt: TokenAttempt) -> Held:
         database, hold = self._database, self._holds.get(ending=True)
         request, patience = attempt.request, database.timeouts.socket
@@ -376,12 +374,9 @@ class _WaitingLease(Lease):
         return held
 
 
-class _WaitingSharedLease(SharedLease):
-    def _tell(self, *event: Any, **how: Any) -> None:
-        pass
-
+class _WaitingSharedLease(Silent, SharedLease):
     def hand_over(self, attempt: TokenAttempt) -> Held:
-        """Join the readers with the token as well, past those who wait: this one waits no more."""
+        """Join the readers with the token as well, past the waiters: this handle waits no more."""
         assert isinstance(attempt, TokenSharedAttempt)
         attempt.past = True
         try:
@@ -394,10 +389,7 @@ class _WaitingSharedLease(SharedLease):
         raise _lost_again(self.name)
 
 
-class _WaitingSemaphore(Semaphore):
-    def _tell(self, *event: Any, **how: Any) -> None:
-        pass
-
+class _WaitingSemaphore(Silent, Semaphore):
     def hand_over(self, attempt: TokenAttempt) -> Held:
         slot = self.slot
         assert isinstance(slot, _WaitingLease)

@@ -141,6 +141,13 @@ class SingleHandle(Handle):
             tell(kind, self.strategy, self.name, seconds, error, again=again)
 
 
+class Silent(SingleHandle, ABC):
+    """A handle that another one takes for itself: no event tells of its attempts and its holds."""
+
+    def _tell(self, *event: object, **how: object) -> None:
+        pass
+
+
 def log_skipped(function: Callable[..., object], refusal: NotAcquired) -> None:
     """Log that a call does nothing, and which lock was not free."""
     logger.info("%s was skipped: %s", getattr(function, "__qualname__", function), refusal)

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from .address import address
 from .arguments import (
+    LABEL_MAX,
     LIMIT_MAX,
     Seconds,
     check_age,
@@ -31,7 +32,7 @@ from .arguments import (
 )
 from .attached import AttachedLease
 from .cron import Cron, Job
-from .database import OWNER_MAX, Database
+from .database import Database
 from .detached import DetachedLease, DetachedSemaphore, DetachedSharedLease
 from .election import Election
 from .errors import LockLost
@@ -336,7 +337,7 @@ class Locks:
     def _by_token(
         self, name: str, token: str | None, owner: str | None
     ) -> tuple[Database, LeaseOptions, str, str]:
-        label = "" if owner is None else check_label(owner)[:OWNER_MAX]
+        label = "" if owner is None else check_label(owner)[:LABEL_MAX]
         options = LeaseOptions(name, plan(30.0, False, None, None), self.retry, label=label)
         secret = self.database.runtime.token(16) if token is None else check_token(token)
         return self.database, options, secret, label or self.database.owner("")

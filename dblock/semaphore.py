@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .arguments import LIMIT_MAX, check_limit
 from .errors import DBLockError, DeadlockDetected, NotAcquired, NotHeld
-from .handle import SingleHandle
+from .handle import Silent, SingleHandle
 from .lease import Lease
 from .protocol import slots
 from .protocol.deadline import Deadline
@@ -277,15 +277,12 @@ class Semaphore(SingleHandle):
         return held
 
 
-class _Turnstile(Lease):
-    """The lease of who waits first for a slot. Nothing is told of it but by the database."""
+class _Turnstile(Silent, Lease):
+    """The lease of the first waiter for a slot. Only the database tells of it."""
 
     def __init__(self, database: Database, options: LeaseOptions) -> None:
         plan = Plan(min(options.plan.ttl, TURNSTILE_TTL))
         super().__init__(database, options._replace(plan=plan, on_danger=None, on_lost=None))
-
-    def _tell(self, *event: Any, **how: Any) -> None:
-        pass
 
     def lasts(self) -> bool:
         """Whether nobody else can have it yet."""

@@ -1,11 +1,11 @@
-"""The state of a name as JSON has it, in the command line and in the lock service."""
+"""States of names and runs of jobs as JSON has them, in the command line and the lock service."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from .lock_state import LockState, RowLockState
+from .lock_state import LockState, RowLockState, RunState
 
 
 def state_object(state: LockState) -> dict[str, Any]:
@@ -31,6 +31,20 @@ def state_object(state: LockState) -> dict[str, Any]:
             }
             for waiter in state.waiters
         ],
+    }
+
+
+def run_object(run: RunState) -> dict[str, Any]:
+    """Return what JSON says of a run."""
+    return {
+        "slot": run.slot or None,
+        "owner": run.owner,
+        "fence": run.fence,
+        "started_at": run.started_at.isoformat(),
+        "ended_at": _iso(run.ended_at),
+        "seconds": None if run.seconds is None else round(run.seconds, 3),
+        "exit_status": run.exit_status,
+        "outcome": run.outcome,
     }
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from ..arguments import check_name
 from ..printable import moment, printable
+from ..state_object import run_object
 from . import exits
 from .options import Place, checked, database_options, json_option, limit_option, name_argument
 from .output import complain, print_table, table
@@ -77,20 +78,6 @@ def _reopen(locks: Locks, name: str, slot: str) -> int:
     else:
         complain(f"{slot!r} of {name!r} was open: no run that succeeded is on record for it")
     return exits.OPEN
-
-
-def run_object(run: RunState) -> dict[str, Any]:
-    """Return what JSON says of a run."""
-    return {
-        "slot": run.slot or None,
-        "owner": run.owner,
-        "fence": run.fence,
-        "started_at": run.started_at.isoformat(),
-        "ended_at": None if run.ended_at is None else run.ended_at.isoformat(),
-        "seconds": None if run.seconds is None else round(run.seconds, 3),
-        "exit_status": run.exit_status,
-        "outcome": run.outcome,
-    }
 
 
 def run_lines(run: RunState | None) -> list[tuple[str, str]]:

@@ -10,11 +10,11 @@ import click
 
 from ..arguments import check_limit
 from ..printable import counted, moment, printable
-from ..state_object import state_object
+from ..state_object import run_object, state_object
 from . import exits
 from .options import Place, checked, database_options, json_option, name_argument
 from .output import complain, print_table, table
-from .runs import run_lines, run_object
+from .runs import run_lines
 
 if TYPE_CHECKING:
     from rich.table import Table

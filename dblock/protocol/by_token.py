@@ -1,4 +1,4 @@
-"""A hold by its token alone: nobody remembers it but the client who made the token.
+"""A hold by its token alone: only the client that made the token remembers it.
 
 ::
 
@@ -27,7 +27,7 @@ from .sharing import SharedAttempt
 from .slots import SlotAttempt
 from .state import LockRow, Renewal
 from .statements import Statements
-from .steps import Procedure, Sleep
+from .steps import Procedure, Reply, Sleep
 from .term import Term
 from .tokens import is_shared
 
@@ -175,26 +175,30 @@ def find(
     dialect: Statements, name: str, token: str, patience: float, now: float
 ) -> Procedure[tuple[Held, float]]:
     """Return the hold that a token has, and the time. Raises LockLost if it has none."""
-    state, reply = yield from look_from(dialect, name, patience, now)
-    loss = loss_by_token(state, name, token)
-    if loss is not None:
-        raise loss
-    assert state is not None
-    assert state.remaining is not None
-    return Held(state.fence, Term(reply.sent, state.remaining), reply.server), reply.now
+    row, reply = yield from _look(dialect, name, token, patience, now)
+    assert row.remaining is not None
+    return Held(row.fence, Term(reply.sent, row.remaining), reply.server), reply.now
 
 
 def _group(
     dialect: Statements, name: str, token: str, patience: float, now: float
 ) -> Procedure[tuple[str, float]]:
     """Return the token of the hold that a reader shares. Raises LockLost if it shares none."""
-    state, now = yield from look(dialect, name, patience, now)
+    row, reply = yield from _look(dialect, name, token, patience, now)
+    assert row.token is not None
+    return row.token, reply.now
+
+
+def _look(
+    dialect: Statements, name: str, token: str, patience: float, now: float
+) -> Procedure[tuple[LockRow, Reply]]:
+    """Read the row of a name that a token has. Raises LockLost if it does not have it."""
+    state, reply = yield from look_from(dialect, name, patience, now)
     loss = loss_by_token(state, name, token)
     if loss is not None:
         raise loss
     assert state is not None
-    assert state.token is not None
-    return state.token, now
+    return state, reply
 
 
 def _why_lost(

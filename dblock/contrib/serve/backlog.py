@@ -34,7 +34,7 @@ class Backlog:
         self._news = asyncio.Event()
 
     def add(self, events: Iterable[Event]) -> None:
-        """Add events, and wake who waits."""
+        """Add events, and wake the waiting streams."""
         for one in events:
             self._events.append(one)
             self.size += len(one.text)

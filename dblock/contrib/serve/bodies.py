@@ -15,14 +15,13 @@ from typing import Any, NoReturn
 from starlette.requests import Request
 
 from ... import arguments
-from ...arguments import LIMIT_MAX, check_label
+from ...arguments import LABEL_MAX, LIMIT_MAX, check_label
 from .disconnect import Gone
 from .problems import Problem, invalid
 from .service import Limits
 
 TOKEN = "[0-9a-f]{32}"
 _WAIT = re.compile(r"[0-9]{1,9}")
-LABEL_MAX = 255
 #: The TTL of a request that names none, in seconds.
 TTL = 30.0
 TOKEN_MEANS = "32 hexadecimal digits (0-9a-f) that the client has made at random"

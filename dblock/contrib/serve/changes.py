@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...lock_state import Leader, LockState, RunState
-from .objects import leader_object, run_object
+from .objects import leader_object, named_run
 from .states import described
 
 
@@ -65,7 +65,7 @@ def events(old: Look, new: Look) -> Iterator[Event]:
     if old.runs is not new.runs:
         for name, run in new.runs.items():
             if run != old.runs.get(name):
-                yield event("run", name, run_object(run))
+                yield event("run", name, named_run(run))
 
 
 def _value(leader: Leader | None, fence: int) -> Any:

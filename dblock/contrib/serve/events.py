@@ -23,7 +23,7 @@ from .backlog import Behind
 from .changes import compact
 from .disconnect import Gone, while_waiting
 from .feed import Feed, Pace
-from .objects import leader_object, run_object
+from .objects import leader_object, named_run
 from .openapi import answer, operation, parameter
 from .problems import Problem, invalid, unavailable
 from .routing import Route
@@ -213,7 +213,7 @@ def state(look: Look, asked: Wanted, caller: Caller, clock: Callable[[], float])
     yield b'],"leaders":['
     yield from _listed(map(compact, leaders))
     yield b'],"jobs":['
-    yield from _listed(compact(run_object(one)) for one in runs)
+    yield from _listed(compact(named_run(one)) for one in runs)
     admin = caller.prefixes if "admin" in caller.rights else ()
     age = round(clock() - look.at, 3)
     yield b'],"admin":%b,"age":%b}\n\n' % (compact(admin), compact(age))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 
+from dblock import Locks
 from tests.conftest import KINDS, NewDatabase
 from tests.contrib.serve.process import Client, Service
 
@@ -49,6 +51,18 @@ def service(request: pytest.FixtureRequest, shared: Shared) -> Service:
 @pytest.fixture
 def client(service: Service) -> Client:
     return service.client()
+
+
+@pytest.fixture
+def name() -> str:
+    return f"name {secrets.token_hex(8)}"
+
+
+@pytest.fixture
+def locks(service: Service) -> Iterator[Locks]:
+    """A Python program beside the service."""
+    with Locks((service.directory / "url").read_text()) as made:
+        yield made
 
 
 @pytest.fixture

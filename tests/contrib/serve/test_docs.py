@@ -12,6 +12,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from dblock.cli.app import app as command_line
 from dblock.contrib.serve.tokens_file import add, caller
 from tests.conftest import NewDatabase
 from tests.contrib.serve.conftest import Serve
-from tests.contrib.serve.process import Service, new_token
+from tests.contrib.serve.process import Client, Service, new_token
 from tests.support import SECONDS, eventually
 from tests.test_docs import ROOT, blocks
 
@@ -120,6 +121,22 @@ class Shell:
         )
 
 
+@contextlib.contextmanager
+def held_by_script(
+    served: tuple[Service, str], folder: Path, job: str
+) -> Iterator[tuple[Client, subprocess.Popen[str]]]:
+    """The script while it holds the lease, which it renews all the time; its group ends with it."""
+    service, bearer = served
+    client = service.client(bearer)
+    script = Shell(folder, environment(service, bearer)).start(job, every="sleep 0.1")
+    try:
+        eventually(lambda: client.show("report").json()["state"] == "held")
+        yield client, script
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(script.pid, signal.SIGKILL)
+
+
 def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=SECONDS)
     return process.returncode, out, err
@@ -142,55 +159,37 @@ def test_the_shell_script(served: tuple[Service, str], tmp_path: Path) -> None:
 def test_the_shell_script_stops_its_job_when_the_lease_is_lost(
     served: tuple[Service, str], tmp_path: Path
 ) -> None:
-    service, bearer = served
-    client = service.client(bearer)
-    shell = Shell(tmp_path, environment(service, bearer))
-    script = shell.start("exec sleep 600", every="sleep 0.1")
-    try:
-        eventually(lambda: client.show("report").json()["state"] == "held")
+    with held_by_script(served, tmp_path, "exec sleep 600") as (client, script):
         client.force("report")
         assert finished(script)[0] == 128 + signal.SIGTERM
-    finally:
-        os.killpg(script.pid, signal.SIGKILL) if script.poll() is None else None
+
+
+#: A job that ends when its test says so.
+UNTIL_READY = "until [ -e ready ]; do sleep 0.1; done"
 
 
 def test_the_shell_script_goes_on_when_one_renewal_fails(
     served: tuple[Service, str], tmp_path: Path
 ) -> None:
-    service, bearer = served
-    client = service.client(bearer)
-    shell = Shell(tmp_path, environment(service, bearer))
-    script = shell.start("until [ -e ready ]; do sleep 0.1; done", every="sleep 0.1")
-    try:
-        eventually(lambda: client.show("report").json()["state"] == "held")
-        service.kill()
+    with held_by_script(served, tmp_path, UNTIL_READY) as (_, script):
+        served[0].kill()
         assert script.stderr is not None
         assert script.stderr.readline().startswith("curl: ")
         assert script.stderr.readline().startswith("curl: ")
         (tmp_path / "ready").touch()
         assert finished(script)[0] == 0
-    finally:
-        os.killpg(script.pid, signal.SIGKILL) if script.poll() is None else None
 
 
 def test_the_shell_script_renews_no_longer_than_its_job(
     served: tuple[Service, str], tmp_path: Path
 ) -> None:
     """The renewer has the standard error of the script, so that is open until the renewer ends."""
-    service, bearer = served
-    client = service.client(bearer)
-    shell = Shell(tmp_path, environment(service, bearer))
-    script = shell.start("until [ -e ready ]; do sleep 0.1; done", every="sleep 0.1")
-    try:
-        eventually(lambda: client.show("report").json()["state"] == "held")
+    with held_by_script(served, tmp_path, UNTIL_READY) as (client, script):
         first = client.show("report").json()["expires_at"]
         eventually(lambda: client.show("report").json()["expires_at"] > first)
         script.kill()
         (tmp_path / "ready").touch()
         assert finished(script)[0] == -signal.SIGKILL
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(script.pid, signal.SIGKILL)
 
 
 def test_the_shell_script_tells_that_nobody_answers(tmp_path: Path) -> None:

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator
-
 import httpx
 import pytest
 
 from dblock import Locks
 from tests.contrib.serve.process import Client, Service, kind_of, new_token, path_of
 from tests.support import Threads, eventually
-
-
-@pytest.fixture
-def name() -> str:
-    return f"name {secrets.token_hex(8)}"
-
-
-@pytest.fixture
-def locks(service: Service) -> Iterator[Locks]:
-    """A Python program beside the service."""
-    with Locks((service.directory / "url").read_text()) as made:
-        yield made
-
 
 # --- slots -------------------------------------------------------------------------------------
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator
-
 import pytest
 
 from dblock import Locks, NotAcquired
@@ -14,18 +11,6 @@ from tests.support import Threads, eventually
 #: 255 characters of four bytes each.
 LONGEST = "🔒" * 255
 NAMES = ("a/b", "/", "..", "a b+c", "100%", "%2F", "Ünïcödé ẞ", " x ", "a?b#c", "\n", "\\", LONGEST)
-
-
-@pytest.fixture
-def name() -> str:
-    return f"name {secrets.token_hex(8)}"
-
-
-@pytest.fixture
-def locks(service: Service) -> Iterator[Locks]:
-    """A Python program beside the service."""
-    with Locks((service.directory / "url").read_text()) as made:
-        yield made
 
 
 def test_a_lease_from_its_grant_to_its_release(client: Client, name: str) -> None:
