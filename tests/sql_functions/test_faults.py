@@ -258,6 +258,30 @@ def test_a_call_gives_up_on_a_row_that_is_in_use_for_long(url: str) -> None:
         assert caller.release("report", mine)
 
 
+def test_transactions_that_record_a_ttl_wait_for_each_other(db: Database, threads: Threads) -> None:
+    """One of them was late to write the witness, and so has locked the epoch's row."""
+
+    def waiting(count: int) -> None:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        within = f"{query} AND datname = current_database()"
+        eventually(lambda: execute(db.url, within) == [(count,)])
+
+    with Caller(db.url) as first, Caller(db.url) as late, Caller(db.url) as other:
+        execute(db.url, "TRUNCATE dblock_witness")
+        first.run("BEGIN")
+        assert first.acquire("first", token(), LONG).fence is not None
+        late.run("BEGIN")
+        granted = threads.start(late.acquire, "late", token(), LONG)
+        waiting(1)
+        first.run("COMMIT")
+        assert granted.result(SECONDS).fence is not None
+        granted = threads.start(other.acquire, "other", token(), 3 * LONG)
+        waiting(1)
+        assert late.acquire("later", token(), 2 * LONG).fence is not None
+        late.run("COMMIT")
+        assert granted.result(SECONDS).fence is not None
+
+
 def test_many_begin_at_once(db: Database, threads: Threads) -> None:
     """All of them find no witness, and one of them writes it; each records a longer TTL."""
 

@@ -157,8 +157,6 @@ BEGIN
                         'there no function can record a TTL that is longer than all before',
                     HINT = 'Make the table durable: dblock upgrade --durability durable';
             END IF;
-            -- First, as in the statement that records a TTL, or the two would deadlock.
-            PERFORM FROM {self.witness_table} WHERE id = 1 FOR UPDATE;
             {_with(self.announce_ttl(0.0).sql, ttl="$1")} INTO ignored;
             {_with(self.record_ttl(0.0).sql, ttl="$1")};
         END IF;

@@ -171,26 +171,30 @@ class WitnessStatements(Dialect):
     def record_ttl(self, ttl: float) -> Query[int]:
         # Both at once, so the witness does not say it before the epoch is on disk. And only what
         # was announced: the witness is believed from now on, whatever this commit waits for.
-        # Where several begin anew at once, the witness is locked first: all but one see that it
-        # was done, and an announcement that comes in between is in nobody's way. Each table has one
-        # row, which the planner is told by its key: else it expects so many that it compiles the
-        # statement.
+        # Where several begin anew at once, the rows are locked first: all but one see that it was
+        # done. The epoch's comes first, as in every statement that changes both: a statement that
+        # waits for the row and finds it changed keeps its lock until the transaction ends. Each
+        # table has one row, which the planner is told by its key: else it expects so many that it
+        # compiles the statement.
         before = f"""CASE WHEN e.longest_ttl <= granted THEN 0
             WHEN pg_relation_size({self.oid(self.lock_table)}) > {_READABLE} THEN e.longest_ttl
             ELSE least(e.longest_ttl, coalesce((
                 SELECT max(extract(epoch FROM expires_at - clock_timestamp()))::float8
                 FROM {self.lock_table} WHERE token IS NOT NULL), 0)) END"""
         return Query(
-            f"""WITH seen AS MATERIALIZED (
+            f"""WITH announced AS MATERIALIZED (
+                SELECT FROM {self.epoch_table} AS e
+                WHERE e.id = 1 AND e.longest_ttl >= %(ttl)s FOR UPDATE
+            ), seen AS MATERIALIZED (
                 SELECT w.longest_ttl AS granted,
                     coalesce(w.valid_until <= clock_timestamp(), true) AS lapsed
-                FROM {self.witness_table} AS w
-                WHERE w.id = 1 AND w.writer = w.xmin::text FOR UPDATE
+                FROM announced, {self.witness_table} AS w
+                WHERE w.id = 1 AND w.writer = w.xmin::text FOR UPDATE OF w
             ), recorded AS (
                 UPDATE {self.epoch_table} AS e SET writer = {WRITER},
                     longest_ttl = CASE WHEN lapsed
                         THEN greatest(%(ttl)s, granted, {before}) ELSE e.longest_ttl END
-                FROM seen WHERE e.id = 1 AND e.longest_ttl >= %(ttl)s
+                FROM seen WHERE e.id = 1
                 RETURNING lapsed, {DURABLE}
             )
             UPDATE {self.witness_table} AS w SET writer = {WRITER},

@@ -74,16 +74,17 @@ BEGIN
                         'there no function can record a TTL that is longer than all before',
                     HINT = 'Make the table durable: dblock upgrade --durability durable';
             END IF;
-            -- First, as in the statement that records a TTL, or the two would deadlock.
-            PERFORM FROM "locking"."dblock_witness" WHERE id = 1 FOR UPDATE;
             UPDATE "locking"."dblock_epoch" AS e
             SET longest_ttl = greatest(e.longest_ttl, $1), writer = pg_current_xact_id()::xid::text
             WHERE EXISTS (SELECT epoch FROM "locking"."dblock_witness" WHERE writer = xmin::text) RETURNING pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END) INTO ignored;
-            WITH seen AS MATERIALIZED (
+            WITH announced AS MATERIALIZED (
+                SELECT FROM "locking"."dblock_epoch" AS e
+                WHERE e.id = 1 AND e.longest_ttl >= $1 FOR UPDATE
+            ), seen AS MATERIALIZED (
                 SELECT w.longest_ttl AS granted,
                     coalesce(w.valid_until <= clock_timestamp(), true) AS lapsed
-                FROM "locking"."dblock_witness" AS w
-                WHERE w.id = 1 AND w.writer = w.xmin::text FOR UPDATE
+                FROM announced, "locking"."dblock_witness" AS w
+                WHERE w.id = 1 AND w.writer = w.xmin::text FOR UPDATE OF w
             ), recorded AS (
                 UPDATE "locking"."dblock_epoch" AS e SET writer = pg_current_xact_id()::xid::text,
                     longest_ttl = CASE WHEN lapsed
@@ -92,7 +93,7 @@ BEGIN
             ELSE least(e.longest_ttl, coalesce((
                 SELECT max(extract(epoch FROM expires_at - clock_timestamp()))::float8
                 FROM "locking"."dblock_lock" WHERE token IS NOT NULL), 0)) END) ELSE e.longest_ttl END
-                FROM seen WHERE e.id = 1 AND e.longest_ttl >= $1
+                FROM seen WHERE e.id = 1
                 RETURNING lapsed, pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
             )
             UPDATE "locking"."dblock_witness" AS w SET writer = pg_current_xact_id()::xid::text,
@@ -114,7 +115,7 @@ END $function$;
     IF new THEN
         REVOKE ALL ON FUNCTION "locking"."dblock_trust"(double precision) FROM PUBLIC;
     END IF;
-    COMMENT ON FUNCTION "locking"."dblock_trust"(double precision) IS 'Reads dblock''s witness, and writes it where it is missing, for the other functions. (dblock 9aa732c7)';
+    COMMENT ON FUNCTION "locking"."dblock_trust"(double precision) IS 'Reads dblock''s witness, and writes it where it is missing, for the other functions. (dblock d1f2051b)';
 END $create$;
 
 DO $create$
@@ -203,7 +204,7 @@ END $function$;
     IF new THEN
         REVOKE ALL ON FUNCTION "locking"."dblock_renew"(text, text, double precision) FROM PUBLIC;
     END IF;
-    COMMENT ON FUNCTION "locking"."dblock_renew"(text, text, double precision) IS 'Sets a lease to expire in ttl seconds; returns NULL if the lease is lost. (dblock 9aa732c7)';
+    COMMENT ON FUNCTION "locking"."dblock_renew"(text, text, double precision) IS 'Sets a lease to expire in ttl seconds; returns NULL if the lease is lost. (dblock d1f2051b)';
 END $create$;
 
 DO $create$
@@ -320,7 +321,7 @@ END $function$;
     IF new THEN
         REVOKE ALL ON FUNCTION "locking"."dblock_acquire"(text, text, text, double precision) FROM PUBLIC;
     END IF;
-    COMMENT ON FUNCTION "locking"."dblock_acquire"(text, text, text, double precision) IS 'Takes a lease, or tells the holder; with the token of a hold renews that. (dblock 9aa732c7)';
+    COMMENT ON FUNCTION "locking"."dblock_acquire"(text, text, text, double precision) IS 'Takes a lease, or tells the holder; with the token of a hold renews that. (dblock d1f2051b)';
 END $create$;
 
 DO $create$
@@ -402,7 +403,7 @@ END $function$;
     IF new THEN
         REVOKE ALL ON FUNCTION "locking"."dblock_release"(text, text) FROM PUBLIC;
     END IF;
-    COMMENT ON FUNCTION "locking"."dblock_release"(text, text) IS 'Releases a lease, to the first waiter; returns false if the token does not have it. (dblock 9aa732c7)';
+    COMMENT ON FUNCTION "locking"."dblock_release"(text, text) IS 'Releases a lease, to the first waiter; returns false if the token does not have it. (dblock d1f2051b)';
 END $create$;
 
 DO $create$
@@ -436,7 +437,7 @@ END $function$;
     IF new THEN
         REVOKE ALL ON FUNCTION "locking"."dblock_show"(text) FROM PUBLIC;
     END IF;
-    COMMENT ON FUNCTION "locking"."dblock_show"(text) IS 'Tells the holder of a name, NULL if it is free, and how many processes wait for it. (dblock 9aa732c7)';
+    COMMENT ON FUNCTION "locking"."dblock_show"(text) IS 'Tells the holder of a name, NULL if it is free, and how many processes wait for it. (dblock d1f2051b)';
 END $create$;
 
 DO $create$
@@ -473,7 +474,7 @@ END $function$;
     IF new THEN
         REVOKE ALL ON FUNCTION "locking"."dblock_gate"(text, bigint) FROM PUBLIC;
     END IF;
-    COMMENT ON FUNCTION "locking"."dblock_gate"(text, bigint) IS 'Lets a fence pass, in the transaction that writes; fails if a larger one has passed. (dblock 9aa732c7)';
+    COMMENT ON FUNCTION "locking"."dblock_gate"(text, bigint) IS 'Lets a fence pass, in the transaction that writes; fails if a larger one has passed. (dblock d1f2051b)';
 END $create$;
 
 DROP FUNCTION IF EXISTS "locking"."dblock_trust";

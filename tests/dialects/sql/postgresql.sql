@@ -384,11 +384,14 @@ SET longest_ttl = greatest(e.longest_ttl, %(ttl)s), writer = pg_current_xact_id(
 WHERE EXISTS (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text) RETURNING pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- record_ttl
-WITH seen AS MATERIALIZED (
+WITH announced AS MATERIALIZED (
+    SELECT FROM "public"."dblock_epoch" AS e
+    WHERE e.id = 1 AND e.longest_ttl >= %(ttl)s FOR UPDATE
+), seen AS MATERIALIZED (
     SELECT w.longest_ttl AS granted,
         coalesce(w.valid_until <= clock_timestamp(), true) AS lapsed
-    FROM "public"."dblock_witness" AS w
-    WHERE w.id = 1 AND w.writer = w.xmin::text FOR UPDATE
+    FROM announced, "public"."dblock_witness" AS w
+    WHERE w.id = 1 AND w.writer = w.xmin::text FOR UPDATE OF w
 ), recorded AS (
     UPDATE "public"."dblock_epoch" AS e SET writer = pg_current_xact_id()::xid::text,
         longest_ttl = CASE WHEN lapsed
@@ -397,7 +400,7 @@ WHEN pg_relation_size('"public"."dblock_lock"'::regclass) > 67108864 THEN e.long
 ELSE least(e.longest_ttl, coalesce((
     SELECT max(extract(epoch FROM expires_at - clock_timestamp()))::float8
     FROM "public"."dblock_lock" WHERE token IS NOT NULL), 0)) END) ELSE e.longest_ttl END
-    FROM seen WHERE e.id = 1 AND e.longest_ttl >= %(ttl)s
+    FROM seen WHERE e.id = 1
     RETURNING lapsed, pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 )
 UPDATE "public"."dblock_witness" AS w SET writer = pg_current_xact_id()::xid::text,
