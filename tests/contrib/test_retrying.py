@@ -91,7 +91,10 @@ def test_other_errors_are_not_retried(engine: Engine) -> None:
 
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb", *BORROWED["threads"]])
 def test_a_deadlock(new_database: NewDatabase, threads: Threads, kind: str) -> None:
-    """Two take two rows in opposite order: one is undone by the database, and comes again."""
+    """Two take two rows in opposite order: one is undone by the database, and comes again.
+
+    If that one is quick it has its first row before the other gets it, and they meet again.
+    """
     made = create_engine(new_database(kind).users_url)
     Base.metadata.create_all(made)
     with Session(made) as session, session.begin():
@@ -110,7 +113,7 @@ def test_a_deadlock(new_database: NewDatabase, threads: Threads, kind: str) -> N
     for order in ((1, 2), (2, 1)):
         threads.start(work, *order)
     threads.join()
-    assert len(tries) == 3
+    assert len(tries) >= 3
     assert (stock(made, 1), stock(made, 2)) == (2, 2)
     made.dispose()
 

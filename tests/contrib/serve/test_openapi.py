@@ -34,6 +34,7 @@ def test_the_service_is_as_described(
             *("--max-examples", str(examples(6)), "--no-color"),
             *("--header", f"Authorization: Bearer {bearer}"),
             *("--exclude-path", "/v1/events"),  # an answer without an end
+            *("--request-timeout", str(SECONDS)),  # the longest wait of a request is 60 s
         ],
         cwd=tmp_path,
         capture_output=True,
