@@ -13,6 +13,7 @@ from . import (
     pairs,
     rising,
     scale,
+    service,
     snapshot,
     start_up,
     steady,
@@ -39,6 +40,7 @@ GROUPS: dict[str, Callable[[Site, Effort], Iterator[Figure]]] = {
     snapshot.GROUP: snapshot.run,
     scale.GROUP: scale.run,
     start_up.GROUP: start_up.run,
+    service.GROUP: service.run,
 }
 
 TARGETS = tuple(
@@ -57,6 +59,7 @@ TARGETS = tuple(
         snapshot,
         scale,
         start_up,
+        service,
     )
     for target in module.TARGETS
 )
