@@ -12,10 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .counter import Counter
-    from .cron import CronJob
-    from .detached import DetachedHold, DetachedLease, DetachedSemaphore
-    from .election import Election, Leadership
+    from .conflicts import retry_on_conflict
+    from .counters.counter import Counter
     from .errors import (
         Conflict,
         ConnectTimeout,
@@ -37,18 +35,19 @@ if TYPE_CHECKING:
         Unavailable,
         Unsupported,
     )
-    from .lease import Lease
+    from .handles.cron import CronJob
+    from .handles.detached import DetachedHold, DetachedLease, DetachedSemaphore
+    from .handles.election import Election, Leadership
+    from .handles.lease import Lease
+    from .handles.multi import MultiLock
+    from .handles.once import Once
+    from .handles.row import RowLock
+    from .handles.semaphore import Semaphore
+    from .handles.shared import SharedLease
     from .lock_state import Leader, LockState, RowLockState, RunState, SlotsState, WaiterState
     from .locks import Locks
-    from .multi import MultiLock
-    from .once import Once
-    from .policy import Attempt, RetryPolicy
+    from .policy import Attempt, RetryPolicy, Timeouts
     from .protocol.schedule import Danger
-    from .retrying import retry_on_conflict
-    from .row import RowLock
-    from .semaphore import Semaphore
-    from .shared import SharedLease
-    from .timeouts import Timeouts
 
 __version__ = "0.1.0"
 
@@ -103,30 +102,30 @@ __all__ = [
 #: whoever catches an error, need not wait for SQLAlchemy.
 _HOMES = {
     "Attempt": "policy",
-    "Counter": "counter",
-    "CronJob": "cron",
+    "Counter": "counters.counter",
+    "CronJob": "handles.cron",
     "Danger": "protocol.schedule",
-    "DetachedHold": "detached",
-    "DetachedLease": "detached",
-    "DetachedSemaphore": "detached",
-    "Election": "election",
+    "DetachedHold": "handles.detached",
+    "DetachedLease": "handles.detached",
+    "DetachedSemaphore": "handles.detached",
+    "Election": "handles.election",
     "Leader": "lock_state",
-    "Leadership": "election",
-    "Lease": "lease",
+    "Leadership": "handles.election",
+    "Lease": "handles.lease",
     "LockState": "lock_state",
     "Locks": "locks",
-    "MultiLock": "multi",
-    "Once": "once",
+    "MultiLock": "handles.multi",
+    "Once": "handles.once",
     "RetryPolicy": "policy",
-    "RowLock": "row",
+    "RowLock": "handles.row",
     "RowLockState": "lock_state",
     "RunState": "lock_state",
-    "Semaphore": "semaphore",
-    "SharedLease": "shared",
+    "Semaphore": "handles.semaphore",
+    "SharedLease": "handles.shared",
     "SlotsState": "lock_state",
-    "Timeouts": "timeouts",
+    "Timeouts": "policy",
     "WaiterState": "lock_state",
-    "retry_on_conflict": "retrying",
+    "retry_on_conflict": "conflicts",
 }
 
 

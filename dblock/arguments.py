@@ -12,8 +12,8 @@ from datetime import timedelta, tzinfo
 from types import FrameType
 from typing import Any, TypeVar
 
-from .functions import is_coroutine_function
-from .printable import counted
+from .decorating import is_coroutine_function
+from .lock_state import counted
 
 Seconds = float | timedelta
 

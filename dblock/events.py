@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from .errors import Conflict, DBLockError, DeadlockDetected, NotAcquired, OutcomeUnknown
-from .printable import printable
+from .lock_state import printable
 
 __all__ = ["Kind", "LockEvent", "listen"]
 

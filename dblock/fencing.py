@@ -19,10 +19,10 @@ from .dialects import ADAPTERS
 from .errors import DBLockError, SchemaMissing, StaleFence, Unsupported
 from .io.runtime import Runtime
 from .io.sqlalchemy_transaction import backend_of, borrow
+from .io.target import choose
+from .policy import Timeouts
 from .protocol.explain import explain, transaction_broken
 from .protocol.faults import Fault, StatementError
-from .target import choose
-from .timeouts import Timeouts
 
 if TYPE_CHECKING:
     from .dialects import Adapter, Dialect

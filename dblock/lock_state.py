@@ -1,4 +1,9 @@
-"""What dblock tells anybody of a name."""
+"""States of locks and jobs, and the text that describes them to people.
+
+Names and labels come from other processes: nothing in them may steer a terminal or forge a line of
+a log. So text for people goes through :func:`printable`. Data (attributes, JSON, telemetry) stays
+exact.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,26 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from .printable import counted, moment, printable
+
+def printable(text: str) -> str:
+    """Return ``text`` on one line; what repr() escapes is escaped: line breaks, control characters,
+    those that reverse the order of others or cannot be seen."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return a number with the noun that goes with it: 1 slot, 2 slots, 0 entries."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def moment(at: datetime | None) -> str:
+    """Return a moment as people read it; nothing for none."""
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at else ""
 
 
 class WaiterState(NamedTuple):

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
-from .address import address
 from .arguments import (
     LABEL_MAX,
     LIMIT_MAX,
@@ -30,41 +29,41 @@ from .arguments import (
     check_token,
     check_ttl,
 )
-from .attached import AttachedLease
-from .cron import Cron, Job
-from .database import Database
-from .detached import DetachedLease, DetachedSemaphore, DetachedSharedLease
-from .election import Election
 from .errors import LockLost
+from .handles.attached import AttachedLease
+from .handles.cron import Cron, Job
+from .handles.detached import DetachedLease, DetachedSemaphore, DetachedSharedLease
+from .handles.election import Election
+from .handles.lease import Lease
+from .handles.multi import MultiLock
+from .handles.once import Once
+from .handles.options import LeaseKeywords, LeaseOptions, plan
+from .handles.row import RowLock
+from .handles.semaphore import Semaphore
+from .handles.shared import SharedLease
 from .holding.callers import CallerRegistry, ThreadHolds
+from .holding.database import Database
 from .holding.keeper import Keeper, keeper_of_process
+from .io.address import address
 from .io.runtime import Runtime
-from .lease import Lease
-from .lease_options import LeaseKeywords, LeaseOptions, plan
+from .io.target import locate
 from .lock_state import LockState, RunState
-from .multi import MultiLock
-from .once import Once
-from .policy import RetryPolicy
+from .policy import RetryPolicy, Timeouts
 from .protocol import epoch, job_runs, overview, release, retiring
 from .protocol.attach import Detached
 from .protocol.schedule import Danger
 from .protocol.state import Pruned
-from .row import RowLock
-from .semaphore import Semaphore
-from .shared import SharedLease
-from .target import locate
-from .timeouts import Timeouts
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
     from sqlalchemy.orm import InstrumentedAttribute
     from sqlalchemy.schema import Column
 
-    from .amounts import Number
-    from .counter import Counter
-    from .counter_table import Types
+    from .counters.counter import Counter
+    from .counters.numbers import Number
+    from .counters.table import Types
     from .io.borrowed import Borrowable
-    from .target import Target
+    from .io.target import Target
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -512,7 +511,7 @@ class Locks:
         it at the same time. The table's primary key is then (``key``, an integer column), and the
         number is the sum of the rows. See :meth:`Counter.spread`.
         """
-        from .counter import Counter  # and with it the ORM, which takes long
+        from .counters.counter import Counter  # and with it the ORM, which takes long
 
         return Counter(
             self.database,

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from dblock import Locks
-from dblock.address import address
 from dblock.aio import AsyncLocks
+from dblock.io.address import address
 
 SECRETS = "password=swordfish&sslpassword=swordfish&passwd=swordfish&sslkey=/swordfish"
 

@@ -13,9 +13,9 @@ from dblock import Locks, Unavailable
 from dblock.doctor import Finding, Level, examine
 from dblock.doctor.finding import Patient
 from dblock.doctor.sqlite import file
+from dblock.protocol.schema_version import SCHEMA_VERSION
 from dblock.protocol.steps import Query
 from dblock.schema import upgrade
-from dblock.version import SCHEMA_VERSION
 from tests.conftest import Database, NewDatabase, OwnServers, find_or_skip, new_name
 from tests.servers import MariaDB, PostgreSQL, execute
 from tests.support import LONG, eventually

@@ -16,8 +16,8 @@ from alembic.migration import MigrationContext
 from sqlalchemy import MetaData, create_engine, inspect, text
 
 from dblock import Locks, SchemaMissing, Unavailable, Unsupported
+from dblock.protocol.schema_version import SCHEMA_VERSION
 from dblock.schema import downgrade, sql, statements, tables, upgrade
-from dblock.version import SCHEMA_VERSION
 from tests.conftest import KINDS, Database, NewDatabase
 from tests.servers import execute
 from tests.support import LONG

@@ -10,8 +10,8 @@ from alembic.operations import Operations
 from sqlalchemy import MetaData, NullPool, create_engine, inspect, text
 
 from dblock import Locks, Unsupported
+from dblock.protocol.schema_version import SCHEMA_VERSION
 from dblock.schema import create, downgrade, drop, sql, tables, upgrade
-from dblock.version import SCHEMA_VERSION
 from tests import cut_off
 from tests.conftest import Database, NewDatabase
 from tests.servers import execute

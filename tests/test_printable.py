@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import text
 
-from dblock.printable import counted, printable
+from dblock.lock_state import counted, printable
 
 
 @given(text())

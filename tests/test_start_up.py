@@ -17,7 +17,7 @@ LATER = (
     *("sqlalchemy.orm", "sqlalchemy.ext", "alembic", "tenacity", "rich", "typer"),
     *("sqlalchemy.dialects.postgresql", "sqlalchemy.dialects.mysql", "psycopg", "pymysql"),
     *("dblock.dialects.postgresql", "dblock.dialects.mariadb"),
-    *("dblock.aio", "dblock.schema", "dblock.doctor", "dblock.counter", "dblock.retrying"),
+    *("dblock.aio", "dblock.schema", "dblock.doctor", "dblock.counters.counter", "dblock.conflicts"),
 )
 
 

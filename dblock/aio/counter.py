@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..amounts import N, Number
-from ..counter import Counter
+from ..counters.counter import Counter
+from ..counters.numbers import N, Number
 from .borrowing import AsyncBorrowable, sync_of
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
-from ..cron import Job
-from ..functions import wraps
+from ..decorating import wraps
+from ..handles.cron import Job
 from ..lock_state import RunState
 from .handles import AsyncLease, check_coroutine
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ..arguments import Seconds
-from ..detached import ByToken, DetachedHold, DetachedLease, DetachedSemaphore
+from ..handles.detached import ByToken, DetachedHold, DetachedLease, DetachedSemaphore
 from .handles import AsyncSurface
 
 S = TypeVar("S", bound=ByToken)

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from ..arguments import Seconds, check_wait
-from ..election import Election, Leadership, Observation
 from ..errors import LockLost
+from ..handles.election import Election, Leadership, Observation
 from ..lock_state import Leader
 from .handles import AsyncLease, AsyncSurface, check_coroutine
 

@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
 from ..arguments import Seconds
+from ..decorating import DECORATOR, check_callable, is_coroutine_function, wraps
 from ..errors import LockLost, NotHeld
-from ..functions import DECORATOR, check_callable, is_coroutine_function, wraps
-from ..handle import Handle, log_skipped
-from ..lease import Lease
-from ..multi import MultiLock
-from ..row import RowLock
-from ..semaphore import Semaphore
+from ..handles.base import Handle, log_skipped
+from ..handles.lease import Lease
+from ..handles.multi import MultiLock
+from ..handles.row import RowLock
+from ..handles.semaphore import Semaphore
 from .bodies import Bodies
 from .borrowing import AsyncBorrowable, sync_of
 

@@ -17,7 +17,7 @@ from ..holding.keeper import Call, Keeper, logger
 from ..holding.worker import AGAIN, start_quietly
 from ..io.fork import leave_to_parent
 from ..io.process_lock import lock
-from ..platform import at_fork
+from ..system.platform import at_fork
 from .bridge import GRACE, run
 from .runtime import AsyncioRuntime
 

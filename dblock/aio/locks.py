@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypedDict, Type
 from sqlalchemy.engine import URL, Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from ..address import address
 from ..arguments import Seconds, check_callback, check_max_hold
-from ..cron import Job
-from ..database import Database
+from ..decorating import is_coroutine_function
 from ..errors import LockLost
-from ..functions import is_coroutine_function
+from ..handles.cron import Job
+from ..holding.database import Database
 from ..holding.keeper import logger
+from ..io.address import address
+from ..io.target import resolve
 from ..lock_state import LockState, RunState
 from ..locks import Locks
-from ..policy import RetryPolicy
+from ..policy import RetryPolicy, Timeouts
 from ..protocol.schedule import Danger
 from ..protocol.state import Pruned
-from ..target import resolve
-from ..timeouts import Timeouts
 from . import bridge
 from .adapters import ASYNC_ADAPTERS
 from .borrowing import AsyncBorrowable, sync_of
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import InstrumentedAttribute
     from sqlalchemy.schema import Column
 
-    from ..amounts import Number
+    from ..counters.numbers import Number
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..once import Once
+from ..handles.once import Once
 from .handles import AsyncContext
 
 

@@ -8,9 +8,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
-from ..functions import wraps
+from ..conflicts import CONFLICTS, Tries
+from ..decorating import wraps
 from ..policy import RetryPolicy
-from ..retrying import CONFLICTS, Tries
 from .adapters import ASYNC_ADAPTERS
 from .handles import check_coroutine
 

@@ -49,7 +49,7 @@ def names(ctx: click.Context, prefix: str) -> list[str]:
 def _locks(params: dict[str, Any]) -> Locks | None:
     """Return the locks that a command line is about. None if there are none yet."""
     from ..locks import Locks
-    from ..timeouts import Timeouts
+    from ..policy import Timeouts
     from .url_file import UrlFile
 
     if "url" not in params:  # a framework's command, whose settings are not loaded

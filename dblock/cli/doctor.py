@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..printable import printable
+from ..lock_state import printable
 from . import exits
 from .options import Place, database_options, json_option
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..address import address
+from ..io.address import address
 from .doctor import doctor
 from .group import Commands
 from .metrics import metrics
@@ -20,8 +20,8 @@ from .runs import runs
 from .show import list_, release, resize, show
 
 if TYPE_CHECKING:
+    from ..io.target import Target
     from ..locks import Locks
-    from ..target import Target
 
 # Given by the framework's settings.
 _GIVEN = {option.removeprefix("--").replace("-", "_") for option in DATABASE}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ..arguments import COUNT_MAX
-from ..exposition import exposition
+from ..formats.exposition import exposition
 from . import exits
 from .options import Place, database_options, limit_option
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import click
 from click.core import ParameterSource
 
-from ..address import address
 from ..arguments import COUNT_MAX, check_identifier, check_name
 from ..errors import DBLockError, LimitMismatch, LockLost, Unsupported
+from ..io.address import address
 from .default import Default
 from .durations import Duration, duration
 from .output import complain
@@ -29,8 +29,8 @@ from .url_file import UrlFile
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from ..io.target import Target
     from ..locks import Locks
-    from ..target import Target
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -232,8 +232,8 @@ class Place:
 
     def check(self) -> Target:
         """Return the database to print statements for, without I/O."""
-        from ..target import resolve
-        from ..timeouts import Timeouts
+        from ..io.target import resolve
+        from ..policy import Timeouts
 
         url = self.url if self.url is not None else "sqlite:///locks.db"
         with arguments(self.given_by):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from ..printable import printable
+from ..lock_state import printable
 
 if TYPE_CHECKING:
     from rich.table import Table

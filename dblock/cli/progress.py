@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from ..errors import DBLockError
 from ..events import Kind, LockEvent, listen
-from ..protocol.slot_names import is_slot
+from ..protocol.slots import is_slot
 from .output import complain
 
 if TYPE_CHECKING:
-    from ..lease import Lease
+    from ..handles.lease import Lease
     from ..locks import Locks
 
 # A wait of so many seconds is not worth a line.

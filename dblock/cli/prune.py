@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ..arguments import check_age, check_idle
-from ..printable import counted
+from ..lock_state import counted
 from . import durations, exits
 from .options import Place, database_options, duration_option
 

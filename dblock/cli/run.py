@@ -27,7 +27,7 @@ from ..arguments import (
     seconds,
 )
 from ..errors import DBLockError, LockLost, NotAcquired
-from ..periods import PERIODS, check_period, check_slot, check_together
+from ..handles.periods import PERIODS, check_period, check_slot, check_together
 from . import durations, exits
 from .child import Child, Guard, Interrupted, Signals, supervise
 from .options import (
@@ -45,9 +45,9 @@ from .progress import Progress
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from ..cron import Running
-    from ..lease import Lease
-    from ..semaphore import Semaphore
+    from ..handles.cron import Running
+    from ..handles.lease import Lease
+    from ..handles.semaphore import Semaphore
 
 
 _COMMAND = f"{__name__}.command"  # whether the command begins, in click's notes
@@ -238,7 +238,7 @@ def run(
 
     try:
         with progress.events(), place.locks(named=verbose) as locks:
-            from ..cron import Job
+            from ..handles.cron import Job
 
             patience = 0.0 if nonblock else wait
             make_job = partial(

@@ -11,8 +11,8 @@ import click
 from click.core import ParameterSource
 
 from ..arguments import check_name
-from ..printable import moment, printable
-from ..state_object import run_object
+from ..formats.state_object import run_object
+from ..lock_state import moment, printable
 from . import exits
 from .options import Place, checked, database_options, json_option, limit_option, name_argument
 from .output import complain, print_table, table

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ..arguments import check_limit
-from ..printable import counted, moment, printable
-from ..state_object import run_object, state_object
+from ..formats.state_object import run_object, state_object
+from ..lock_state import counted, moment, printable
 from . import exits
 from .options import Place, checked, database_options, json_option, name_argument
 from .output import complain, print_table, table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..address import address
+from ..io.address import address
 from ..protocol.faults import Fault, StatementError
 from .output import complain
 from .private import read_url
@@ -29,7 +29,7 @@ class UrlFile:
             return
         from sqlalchemy.engine import make_url
 
-        from ..own_engine import connect_with
+        from ..io.own_engine import connect_with
 
         first = make_url(self.url)
         adapter, backend = locks.dialect.adapter, locks.engine.url.get_backend_name()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError
-from ..printable import printable
+from ..lock_state import printable
 
 if TYPE_CHECKING:
     from rich.table import Table

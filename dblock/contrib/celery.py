@@ -13,8 +13,8 @@ from typing import Any
 from celery.beat import PersistentScheduler, Scheduler
 from celery.utils.imports import symbol_by_name
 
-from ..election import Election, Leadership
 from ..errors import DBLockError, LockLost
+from ..handles.election import Election, Leadership
 
 _log = logging.getLogger("dblock")
 

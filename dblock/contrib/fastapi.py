@@ -25,7 +25,7 @@ from fastapi.utils import is_body_allowed_for_status_code
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..functions import body_of
+from ..decorating import body_of
 from .http import OF_ONE_ANSWER
 
 RawHeader = tuple[bytes, bytes]

@@ -22,7 +22,7 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 from ..aio import AsyncLocks
 from ..aio.handles import check_coroutine
 from ..arguments import Seconds
-from ..functions import wraps
+from ..decorating import wraps
 from . import http
 from .http import REFUSALS, Answer, Refused, Rules, Unrecorded
 from .sessions import uncommitted

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, ClassVar, Protocol
 
+from ..policy import Timeouts
 from ..protocol.state import Passed
 from ..protocol.steps import Query
-from ..timeouts import Timeouts
 from .borrowed_driver import BorrowedDriver
 from .look_alikes import recognise, refusal
 from .values import text

@@ -15,7 +15,9 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from ..errors import Unsupported
+from ..policy import Timeouts
 from ..protocol import commands
+from ..protocol.schema_version import Schema
 from ..protocol.state import (
     Found,
     Granted,
@@ -29,8 +31,6 @@ from ..protocol.state import (
 from ..protocol.statements import Statements
 from ..protocol.steps import Query, Reply
 from ..protocol.timing import Timing
-from ..timeouts import Timeouts
-from ..version import Schema
 from .adapter import Adapter
 from .values import UNPLACED, Values, text, utc
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from ..protocol import commands
-from ..protocol.slot_names import slot_name
+from ..protocol.slots import slot_name
 from ..protocol.state import Granted, Slots
 from ..protocol.steps import Query, Reply
 from .dialect import Dialect, read_grant, read_queued, read_slot

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..address import address
+from ..io.address import address
 from ..io.connections import Connections
 from ..protocol.explain import explain
 from ..protocol.faults import Fault, StatementError

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from .. import clock
 from ..dialects.values import utc
 from ..protocol.faults import Fault, StatementError
+from ..protocol.schema_version import SCHEMA_VERSION, Schema
 from ..protocol.steps import Reply
-from ..version import SCHEMA_VERSION, Schema
+from ..system import clock
 from .finding import Check, Finding, Look, Patient, note, ok, wrong
 
 TABLES = ("lock", "guard", "applied", "once", "value", "run")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ..beliefs import Change
 from ..errors import NotHeld
 from ..io.process_lock import at_the_end, take_over
+from ..protocol.observer import Change
 from .holds import Hold
 
 if TYPE_CHECKING:

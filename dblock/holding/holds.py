@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..beliefs import Belief, Change
 from ..errors import LockLost
 from ..io.process_lock import lock, settled
+from ..protocol.observer import Belief, Change
 
 if TYPE_CHECKING:
     from ..io.borrowed import Root

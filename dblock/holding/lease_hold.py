@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from ..beliefs import Belief, Change
 from ..errors import LockLost
 from ..io.process_lock import lock
 from ..protocol.lease import Held
+from ..protocol.observer import Belief, Change
 from ..protocol.term import Term
 from ..protocol.tokens import STRATEGY
 from .holds import Hold
 
 if TYPE_CHECKING:
     from ..io.user_locks import UserLock
+    from ..policy import Timeouts
     from ..protocol.renew import Asked, Renewed
     from ..protocol.schedule import Danger, RenewalSchedule
-    from ..timeouts import Timeouts
 
 
 class Renewer(Protocol):

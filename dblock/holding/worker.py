@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 from ..io.process_lock import at_the_end, lock
-from ..platform import block_signals
+from ..system.platform import block_signals
 
 logger = logging.getLogger("dblock")
 

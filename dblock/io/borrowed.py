@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Dialect as SQLAlchemyDialect
     from sqlalchemy.orm import Session, scoped_session
 
-    from ..compiled import Compiled
     from ..dialects import Dialect
+    from .core_statement import Compiled
     from .runtime import Runtime
 
     Borrowable = Connection | Session | scoped_session[Any]

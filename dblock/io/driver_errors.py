@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..printable import printable
+from ..lock_state import printable
 
 
 def is_driver_error(error: BaseException) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Protocol, TypeVar
 
-from ..platform import at_fork
+from ..system.platform import at_fork
 
 
 class Heir(Protocol):

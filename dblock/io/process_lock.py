@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from ..platform import at_fork
+from ..system.platform import at_fork
 
 #: Never held for long. Reentrant, since a garbage collection, and with it anybody's code, can come
 #: anywhere. Nobody else has it while the process forks.

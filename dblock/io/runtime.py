@@ -17,12 +17,12 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from .. import clock
-from ..platform import block_signals, poller
+from ..system import clock
+from ..system.platform import block_signals, poller
 from .process_lock import lock, settled
 
 if TYPE_CHECKING:
-    from ..beliefs import Observer
+    from ..protocol.observer import Observer
 
 T = TypeVar("T")
 

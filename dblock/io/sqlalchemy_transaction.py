@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from sqlalchemy.sql import Executable
     from sqlalchemy.types import TypeEngine
 
-    from ..compiled import Compiled
     from ..dialects import Adapter, Dialect
     from .borrowed import Borrowable, Borrowed, Root
+    from .core_statement import Compiled
     from .runtime import Runtime
 
 

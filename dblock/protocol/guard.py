@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import Conflict
-from ..printable import printable
+from ..lock_state import printable
 from .epoch import consult, ended, failed_over
 from .explain import explain
 from .faults import Fault, StatementError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LockLost
-from ..printable import printable
+from ..lock_state import printable
 from .epoch import consult, ended
 from .faults import StatementError
 from .lease import Held

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import InProgress, KeyReused, Unsupported
-from ..printable import printable
+from ..lock_state import printable
 from .deadline import Deadline
 from .faults import Fault, StatementError
 from .place import check, explain_borrowed

@@ -16,10 +16,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Conflict, SchemaMissing, Unsupported
-from ..version import SCHEMA_VERSION
 from .explain import explain, schema_missing, transaction_broken
 from .faults import Fault, StatementError
 from .retry import retry_or_raise
+from .schema_version import SCHEMA_VERSION
 from .steps import ExecuteInTransaction, Procedure, Query, Reply
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import LockLost
-from ..printable import counted
+from ..lock_state import counted
 from .inspect import expired
 from .renew import RenewalFailed, unreachable
 from .term import FIRST_TERM, Term, margin

@@ -23,14 +23,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LimitMismatch, OutcomeUnknown, Unavailable
-from ..printable import counted
+from ..lock_state import counted
 from .attempt import Answer, Attempt, Seen
 from .doubt import Doubt
 from .faults import StatementError
 from .lease import Held, Refused
 from .release import renounce, return_all
 from .retry import UNDONE, retry_or_raise
-from .slot_names import slot_name
 from .state import Granted, LockRow, QueuePosition, Slots
 from .steps import Procedure, Query, Sleep
 from .writing import write
@@ -42,6 +41,22 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks for a slot, at most, of the one who has the turnstile.
 LOOK = 0.1
+
+
+def slot_name(name: str, number: int) -> str:
+    """Return the name of a slot; the first one is number 1."""
+    return f"{name}#{number}"
+
+
+def is_slot(name: str, semaphore: str) -> bool:
+    """Return whether a name is that of a slot of a semaphore."""
+    before, sign, number = name.rpartition("#")
+    return sign == "#" and before == semaphore and number.isdecimal()
+
+
+def number_of(name: str) -> int:
+    """Return the number of a slot."""
+    return int(name.rpartition("#")[2])
 
 
 @dataclass(eq=False, kw_only=True)

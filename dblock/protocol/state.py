@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ..lock_state import LockState
-from ..version import Schema
+from .schema_version import Schema
 from .tokens import is_shared
 
 

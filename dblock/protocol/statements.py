@@ -31,7 +31,7 @@ from .steps import Query
 from .timing import Timing
 
 if TYPE_CHECKING:
-    from ..timeouts import Timeouts
+    from ..policy import Timeouts
 
 
 class Statements(ABC):

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..errors import DBLockError, DeadlockDetected, OutcomeUnknown, QueryTimeout, Unavailable
-from ..printable import printable
+from ..lock_state import printable
 from .deadlock import Blocked, find_cycle
 from .faults import Fault, StatementError
 from .retry import AWAY, PASSING, retry

@@ -13,22 +13,22 @@ from sqlalchemy import create_engine, event, text
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool
 
-from .. import clock
 from ..arguments import check_flag
 from ..dialects import Dialect
 from ..errors import Unsupported
 from ..io.connecting import detached
+from ..io.target import resolve
+from ..policy import Timeouts
 from ..protocol.faults import Fault
-from ..target import resolve
-from ..timeouts import Timeouts
-from ..version import SCHEMA_VERSION
+from ..protocol.schema_version import SCHEMA_VERSION
+from ..system import clock
 from .migration_lock import alone, told
 from .ours import Ours
 from .place import config
 from .revisions import printed
 
 if TYPE_CHECKING:
-    from ..target import Target
+    from ..io.target import Target
 
 DURABILITIES = ("durable", "volatile")
 # How many seconds to wait for another process that creates or upgrades dblock's tables.

@@ -20,17 +20,16 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from .. import clock
 from ..arguments import Seconds, check_name, check_wait
 from ..dialects import Dialect
 from ..errors import LockLost, NotAcquired, Unavailable, Unsupported
 from ..io.connecting import detached
 from ..io.driver_errors import first_line, is_driver_error
-from ..policy import RetryPolicy
+from ..io.target import resolve
+from ..policy import RetryPolicy, Timeouts
 from ..protocol.explain import explain, misconfigured
 from ..protocol.faults import Fault, StatementError
-from ..target import resolve
-from ..timeouts import Timeouts
+from ..system import clock
 from .looking import Needed, Place, alembic_needs
 
 

@@ -6,7 +6,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import MetaData, inspect, select, text
 from sqlalchemy.engine import Connection
 
-from ..version import Schema
+from ..protocol.schema_version import Schema
 from .tables import tables
 
 

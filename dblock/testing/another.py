@@ -8,9 +8,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+from ..handles.lease import Lease
 from ..holding.holds import CallerHolds
 from ..holding.worker import start_quietly
-from ..lease import Lease
 from ..locks import Locks
 from .process import Process
 from .standing_in import stand_in

@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session, scoped_session
 
-from ..database import Database
 from ..dialects import ADAPTERS, DIALECTS, Adapter, Dialect
 from ..holding.callers import CallerRegistry
+from ..holding.database import Database
 from ..io.borrowed import Borrowed, Root
 from ..io.runtime import Runtime
 from ..io.sqlalchemy_transaction import borrow

@@ -10,8 +10,8 @@ from pathlib import Path
 from sqlalchemy import MetaData, create_engine
 
 from ..io.borrowed import Root
+from ..protocol.schema_version import SCHEMA_VERSION
 from ..schema.tables import tables
-from ..version import SCHEMA_VERSION
 from .clock import Clock
 
 

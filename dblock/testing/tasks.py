@@ -12,7 +12,7 @@ from ..aio import locks
 from ..aio.bridge import await_
 from ..aio.home import Home
 from ..aio.runtime import AsyncioRuntime
-from ..target import resolve
+from ..io.target import resolve
 from .process import Process, SimulatedHolds, SimulatedRuntime
 from .standing_in import stand_in
 from .store import Store

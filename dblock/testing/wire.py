@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from ..dialects.adapter import Answer, Send, ServerSession
 from ..dialects.sqlite import SQLite
 from ..dialects.sqlite.adapter import SQLite3
+from ..policy import Timeouts
 from ..protocol import commands
 from ..protocol.commands import Command, Grant, Join, LockRow
 from ..protocol.faults import Fault
 from ..protocol.state import Renewal
 from ..protocol.steps import Query, any_row
-from ..timeouts import Timeouts
 from .store import Store
 
 

@@ -19,9 +19,9 @@ import pytest
 from sqlalchemy import create_engine, inspect
 
 from dblock import Locks, __version__
-from dblock.address import address
 from dblock.cli import exits
-from dblock.version import SCHEMA_VERSION
+from dblock.io.address import address
+from dblock.protocol.schema_version import SCHEMA_VERSION
 from tests.cli.conftest import Here, Program
 from tests.cli.test_run import rename
 from tests.conftest import Database, NewDatabase

@@ -15,7 +15,7 @@ import pytest
 
 from dblock import Locks
 from dblock.aio import AsyncLease, AsyncLocks
-from dblock.handle import Handle
+from dblock.handles.base import Handle
 from tests.aio.support import async_url
 from tests.conftest import KINDS, Database, lent
 from tests.support import LONG

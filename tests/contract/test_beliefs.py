@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy.engine import Engine
 
 from dblock import LockLost, Locks
-from dblock.beliefs import Belief, Change
 from dblock.locks import Locks as SyncLocks
+from dblock.protocol.observer import Belief, Change
 from dblock.protocol.steps import Query
 from tests.conftest import Database
 from tests.contract.sessions import end_sessions

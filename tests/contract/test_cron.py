@@ -13,8 +13,8 @@ from sqlalchemy import text
 from sqlalchemy.engine import Engine
 
 from dblock import CronJob, LockLost, Locks, NotAcquired, NotHeld, RunState
-from dblock.periods import PERIODS
-from dblock.version import SCHEMA_VERSION
+from dblock.handles.periods import PERIODS
+from dblock.protocol.schema_version import SCHEMA_VERSION
 from tests.contract.conftest import NewLocks
 from tests.support import LONG, ROUNDING, TABLE, Threads, eventually
 

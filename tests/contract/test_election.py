@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import text, update
 from sqlalchemy.engine import Engine
 
-import dblock.election
+import dblock.handles.election
 from dblock import (
     DeadlockDetected,
     Election,
@@ -688,7 +688,7 @@ def test_run_outlives_an_outage(
         return begin(term, wait)
 
     monkeypatch.setattr(dblock.Leadership, "begin", away)
-    monkeypatch.setattr(dblock.election, "PAUSE", 0.01)
+    monkeypatch.setattr(dblock.handles.election, "PAUSE", 0.01)
     with caplog.at_level(logging.WARNING, "dblock"):
         assert run(election, lambda term: term.fence) == 1
     assert len(tries) == 2

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.engine import Engine
 
 from dblock import Conflict, Lease, LockLost, Locks, NotHeld, RowLock
-from dblock.database import Database
+from dblock.holding.database import Database
 from tests import lending
 from tests.support import (
     BORROWED,

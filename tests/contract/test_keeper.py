@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import Engine
 
-from dblock import Danger, Lease, LockLost, Locks, Timeouts, Unavailable, clock
+from dblock import Danger, Lease, LockLost, Locks, Timeouts, Unavailable
 from dblock.holding.keeper import Keeper, WorkerMaker
 from dblock.holding.worker import Worker
 from dblock.io.runtime import Runtime
@@ -24,6 +24,7 @@ from dblock.protocol.schedule import Plan
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Execute, Procedure
 from dblock.protocol.term import Term
+from dblock.system import clock
 from tests.contract.conftest import NewLocks
 from tests.contract.renewals import TTL, Renewals, Told, latch, moved
 from tests.contract.sessions import away

@@ -7,12 +7,13 @@ import time
 import pytest
 from sqlalchemy.engine import Engine
 
-from dblock import LockLost, Locks, NotHeld, clock
+from dblock import LockLost, Locks, NotHeld
 from dblock.protocol import release, renew
 from dblock.protocol.lease import Held
 from dblock.protocol.renew import Asked
 from dblock.protocol.state import Renewal
 from dblock.protocol.term import Term
+from dblock.system import clock
 from tests.support import LONG, SECONDS, SHORT, Threads, eventually, expire, lock_row
 from tests.worlds.behind import run
 

@@ -26,6 +26,7 @@ from dblock.protocol.acquire import acquire
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, LeaseRequest, Refused
 from dblock.protocol.row_lock import Locked, lock
+from dblock.protocol.schema_version import SCHEMA_VERSION
 from dblock.protocol.steps import (
     Execute,
     ExecuteInTransaction,
@@ -37,7 +38,6 @@ from dblock.protocol.steps import (
 )
 from dblock.protocol.term import Term
 from dblock.protocol.waiters import Caller, Waiter
-from dblock.version import SCHEMA_VERSION
 from tests.protocol.stage import TABLES, located
 from tests.support import examples
 

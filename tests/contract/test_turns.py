@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dblock import Locks, Timeouts, Unavailable
-from dblock.database import CONNECTIONS
+from dblock.holding.database import CONNECTIONS
 from dblock.io.connecting import OwnConnection
 from dblock.protocol.steps import Query
 from tests.contract.conftest import NewLocks

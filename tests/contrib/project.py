@@ -15,7 +15,7 @@ import pytest
 from alembic import command
 from alembic.config import Config
 
-from dblock.version import SCHEMA_VERSION
+from dblock.protocol.schema_version import SCHEMA_VERSION
 
 ROOT = Path(__file__).parents[2]
 #: dblock's newest revision.

@@ -16,8 +16,8 @@ from textwrap import dedent
 import pytest
 
 from dblock.dialects import DIALECTS
-from dblock.target import resolve
-from dblock.timeouts import Timeouts
+from dblock.io.target import resolve
+from dblock.policy import Timeouts
 from tests.protocol.test_commands import Case, cases
 
 PAGES = Path(__file__).parent / "sql"

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from dblock import DBLockError, Lease, Locks, RowLock, Timeouts, clock
+from dblock import DBLockError, Lease, Locks, RowLock, Timeouts
+from dblock.system import clock
 from tests.servers.network import Network
 from tests.support import SECONDS
 

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from dblock import LockLost, Locks, NotAcquired, OutcomeUnknown, Unavailable
-from dblock.detached import HAND_OVER
+from dblock.handles.detached import HAND_OVER
 from tests.conftest import Database
 from tests.faults.conftest import GRANT, RELEASE, RENEW, Net
 from tests.faults.database import forget

@@ -20,12 +20,13 @@ from sqlalchemy import NullPool, create_engine, make_url
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
-from dblock import LockLost, Locks, OutcomeUnknown, Timeouts, Unavailable, clock
+from dblock import LockLost, Locks, OutcomeUnknown, Timeouts, Unavailable
 from dblock.holding.keeper import keeper
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.steps import Reply
 from dblock.protocol.term import Term
 from dblock.schema import upgrade
+from dblock.system import clock
 from tests.conftest import Database, NewDatabase, OwnServers
 from tests.servers import MariaDB, OwnServer, PgBouncer, PostgreSQL, execute
 from tests.support import LONG, SECONDS, Threads, eventually

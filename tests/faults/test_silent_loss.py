@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import pytest
 from sqlalchemy import make_url
 
-from dblock import Locks, NotAcquired, Timeouts, clock
+from dblock import Locks, NotAcquired, Timeouts
 from dblock.schema import upgrade
+from dblock.system import clock
 from tests.conftest import find_or_skip, new_name
 from tests.faults.far_client import Answer, FarClient
 from tests.servers import execute

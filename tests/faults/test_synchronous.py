@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 from sqlalchemy import make_url
 
-from dblock import Locks, NotAcquired, OutcomeUnknown, Timeouts, Unavailable, clock
+from dblock import Locks, NotAcquired, OutcomeUnknown, Timeouts, Unavailable
 from dblock.protocol import job_runs
 from dblock.protocol.epoch import consult
 from dblock.protocol.job_runs import JobRun
 from dblock.protocol.steps import Execute, Procedure
 from dblock.schema import upgrade
+from dblock.system import clock
 from tests.conftest import EVER, NewDatabase, find_or_skip
 from tests.servers import PostgreSQL, execute
 from tests.support import LONG, MOMENT, SECONDS, Threads, eventually

@@ -644,7 +644,7 @@ CATALOGUE = (
     Mutant(
         "stripes-below-the-floor",
         "a stripe alone is taken from only if it keeps the floor of all",
-        "counter_stripes.StripedTable._shift_one",
+        "counters.stripes.StripedTable._shift_one",
         "rounded(value, numbers).between(least, most)",
         "rounded(value, numbers) <= most",
         f"{STRIPES}::test_what_one_row_does_not_have[threads-postgresql]",
@@ -652,7 +652,7 @@ CATALOGUE = (
     Mutant(
         "stripes-wait-in-line",
         "nobody waits while a stripe is free",
-        "counter_stripes.StripedTable._shift_one",
+        "counters.stripes.StripedTable._shift_one",
         "skip_locked=free",
         "skip_locked=False",
         f"{STRIPES}::test_nobody_waits_while_a_row_is_free[threads-postgresql]",
@@ -660,7 +660,7 @@ CATALOGUE = (
     Mutant(
         "stripes-gathered-without-locks",
         "a sum that is taken from is nobody else's to change",
-        "counter_stripes.StripedTable._gather",
+        "counters.stripes.StripedTable._gather",
         "rows = self._rows(transaction, key, lock=True)",
         "rows = self._rows(transaction, key, lock=False)",
         f"{STRIPES}::test_what_others_are_taking_is_waited_for[threads-postgresql]",
@@ -677,7 +677,7 @@ CATALOGUE = (
     Mutant(
         "counter-rounds",
         "an amount that the column cannot hold exactly is refused",
-        "amounts._EXACTLY",
+        "numbers._EXACTLY",
         "traps=[Inexact, InvalidOperation]",
         "traps=[InvalidOperation]",
         f"{EXACT}::test_decimals_that_a_numeric_would_round[threads-postgresql]",

@@ -113,7 +113,7 @@ CONTRIB = (
     Mutant(
         "retry-without-deadlocks",
         "a unit of work that a deadlock undid is run again",
-        "retrying._AGAIN",
+        "conflicts._AGAIN",
         "frozenset({Fault.DEADLOCK, Fault.SERIALIZATION, Fault.ALTERED})",
         "frozenset({Fault.SERIALIZATION, Fault.ALTERED})",
         "tests/contrib/test_retrying.py::test_a_deadlock[postgresql]",

@@ -68,7 +68,7 @@ ELECTIONS = (
     Mutant(
         "a-cancelled-write-comes-later",
         "no write arrives after one that was asked for later",
-        "dblock.election.Leadership._proclaim",
+        "dblock.handles.election.Leadership._proclaim",
         "orphaned=self._proclaimed.sessions",
         "orphaned=None",
         f"{WRITING}::{CANCELLED}[postgresql-asyncio]",
@@ -84,7 +84,7 @@ ELECTIONS = (
     Mutant(
         "a-term-that-was-resigned-ends-in-an-error",
         "who resigns inside the block has no error at its end",
-        "dblock.election.Leadership.leave",
+        "dblock.handles.election.Leadership.leave",
         "if term is None or not term.ended:",
         "if True:",
         f"{TESTS}::test_who_resigns_inside_the_block[threads-sqlite]",
@@ -92,7 +92,7 @@ ELECTIONS = (
     Mutant(
         "a-loss-that-was-found-by-resigning-is-forgotten",
         "the end of a block tells the loss",
-        "dblock.election.Leadership.leave",
+        "dblock.handles.election.Leadership.leave",
         "if term.loss is not None:",
         "if False:",
         f"{TESTS}::test_a_loss_that_is_found_by_resigning[threads-sqlite]",
@@ -140,7 +140,7 @@ ELECTIONS = (
     Mutant(
         "a-resignation-is-not-called-out",
         "on PostgreSQL who observes is called when a leader resigns",
-        "dblock.election.Leadership._end",
+        "dblock.handles.election.Leadership._end",
         "database.run(election.call(",
         "str(election.call(",
         f"{TESTS}::test_observers_are_called[threads-postgresql-times0]",
@@ -148,7 +148,7 @@ ELECTIONS = (
     Mutant(
         "run-ends-with-its-term",
         "an election that runs campaigns again when its term was lost",
-        "dblock.election.Election.run",
+        "dblock.handles.election.Election.run",
         "if not term.lost.is_set():",
         "if True:",
         f"{TESTS}::test_run_campaigns_again_when_the_term_was_lost[threads-sqlite-raises]",

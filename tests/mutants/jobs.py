@@ -323,7 +323,7 @@ JOBS = (
     Mutant(
         "object-whose-body-runs-later",
         "what is decorated never runs unlocked",
-        "functions.body_of",
+        "decorating.body_of",
         "return type(called).__call__",
         "return called",
         "tests/test_functions.py::test_a_body_that_would_run_later",

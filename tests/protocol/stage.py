@@ -15,6 +15,7 @@ from dblock.protocol import commands
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, Refused
 from dblock.protocol.row_lock import Locked
+from dblock.protocol.schema_version import SCHEMA_VERSION
 from dblock.protocol.state import Place
 from dblock.protocol.steps import (
     Disown,
@@ -32,7 +33,6 @@ from dblock.protocol.steps import (
 )
 from dblock.protocol.term import FIRST_TERM, Term
 from dblock.protocol.waiters import Caller, Waiter
-from dblock.version import SCHEMA_VERSION
 
 Rows = Sequence[Sequence[Any]]
 #: For each word of a step its answers, one after the other, then the usual one. One that begins

@@ -17,8 +17,8 @@ from sqlalchemy import create_engine
 from dblock.dialects.sqlite.adapter import SQLite3
 from dblock.io.connecting import OwnConnection
 from dblock.io.connections import Connections
+from dblock.policy import Timeouts
 from dblock.protocol.faults import Fault, StatementError
-from dblock.timeouts import Timeouts
 
 from .exploring import scenario
 from .scheduler import Run

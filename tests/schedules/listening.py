@@ -21,9 +21,9 @@ from dblock.dialects.sqlite.adapter import SQLite3
 from dblock.io.connections import Connections
 from dblock.io.local_queue import LocalQueue
 from dblock.io.notifier import Notifier, Subscription
+from dblock.policy import Timeouts
 from dblock.protocol.faults import Fault
 from dblock.protocol.state import Passed
-from dblock.timeouts import Timeouts
 
 from .exploring import scenario
 from .scheduler import Run

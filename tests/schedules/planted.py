@@ -52,7 +52,7 @@ CONNECTIONS = "dblock.io.connections"
 LOCAL_QUEUE, NOTIFIER = "dblock.io.local_queue", "dblock.io.notifier"
 HOLDS, HANDLE_HOLDS = "dblock.holding.holds", "dblock.holding.handle_holds"
 LEASE_HOLD = "dblock.holding.lease_hold"
-LEASE, ROW, USER_LOCKS = "dblock.lease", "dblock.row", "dblock.io.user_locks"
+LEASE, ROW, USER_LOCKS = "dblock.handles.lease", "dblock.handles.row", "dblock.io.user_locks"
 
 PLANTED = (
     # --- the worker

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from dblock import Lease, LockLost, RowLock, SharedLease
-from dblock.attached import AttachedLease
-from dblock.beliefs import Belief as Observed
-from dblock.beliefs import Change
+from dblock.handles.attached import AttachedLease
 from dblock.holding.lease_hold import LeaseHold
+from dblock.protocol.observer import Belief as Observed
+from dblock.protocol.observer import Change
 from dblock.protocol.term import Term
 from tests.simulation.allowance import Allowance
 from tests.simulation.knowing import Doubt, Knowing

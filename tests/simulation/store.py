@@ -16,8 +16,8 @@ from sqlalchemy.pool import NullPool
 from dblock.dialects import Adapter, Dialect
 from dblock.dialects.adapter import Answer
 from dblock.io.file import File
+from dblock.io.target import resolve
 from dblock.protocol.faults import Fault as DatabaseFault
-from dblock.target import resolve
 from tests.simulation.errors import Lost, Refused
 from tests.simulation.lending import LentConnection
 from tests.simulation.tables import Committed, Row

@@ -29,7 +29,7 @@ from dblock import (
     Unavailable,
 )
 from dblock.errors import DBLockError
-from dblock.protocol.slot_names import slot_name
+from dblock.protocol.slots import slot_name
 from tests.simulation.allowance import SILENT
 from tests.simulation.beliefs import Wait
 from tests.simulation.knowing import Doubt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dblock.semaphore import TURNSTILE_TTL
+from dblock.handles.semaphore import TURNSTILE_TTL
 from tests.simulation.allowance import Allowance
 from tests.simulation.beliefs import Beliefs, Wait
 from tests.simulation.ledger import Ledger

@@ -15,7 +15,7 @@ from sqlalchemy import Column, Integer, MetaData, String, Table, text
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session
 
-from dblock.counter import Counter
+from dblock.counters.counter import Counter
 
 #: Registers beside those of the leases: what a leader writes, what is written under a row lock, and
 #: what is counted. The last two have no fence, so theirs is 0.

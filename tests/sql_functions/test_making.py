@@ -14,8 +14,8 @@ from sqlalchemy import MetaData, create_engine, make_url
 from dblock import Locks, Unsupported, fencing
 from dblock.doctor import Level, examine
 from dblock.errors import StaleFence
+from dblock.protocol.schema_version import SCHEMA_VERSION
 from dblock.schema import downgrade, leave_ours, sql, tables, upgrade
-from dblock.version import SCHEMA_VERSION
 from tests.conftest import NewDatabase
 from tests.servers import execute
 from tests.servers.postgresql import find_postgresql

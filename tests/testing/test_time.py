@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from dblock import LockLost, Locks, NotAcquired
-from dblock.handle import Handle
+from dblock.handles.base import Handle
 from dblock.testing import Faults
 from tests.support import ROUNDING, Threads, eventually
 

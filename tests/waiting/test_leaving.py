@@ -14,10 +14,11 @@ import pytest
 from sqlalchemy import create_engine, text
 from tenacity import wait_fixed
 
-from dblock import Attempt, Lease, Locks, RetryPolicy, clock
+from dblock import Attempt, Lease, Locks, RetryPolicy
 from dblock.aio import AsyncLocks
 from dblock.io.local_queue import LocalWaiter
 from dblock.protocol.retry import retry_or_raise
+from dblock.system import clock
 from tests.aio.support import async_url
 from tests.aio.test_cancellation import HOW
 from tests.conftest import NewDatabase

@@ -22,13 +22,14 @@ import pytest
 from sqlalchemy import make_url
 from tenacity import wait_fixed
 
-from dblock import Lease, LockLost, Locks, RetryPolicy, clock
+from dblock import Lease, LockLost, Locks, RetryPolicy
 from dblock.aio import AsyncLocks
-from dblock.database import Database
 from dblock.dialects.tickets import NUMBER, TICKET
+from dblock.holding.database import Database
 from dblock.protocol.steps import Query
 from dblock.protocol.term import FIRST_TERM
 from dblock.protocol.timing import Timing
+from dblock.system import clock
 from tests.faults.database import WRITER, shorten_pause
 from tests.faults.proxy import Lose, Proxy
 from tests.processes.workers import Process, queue_up

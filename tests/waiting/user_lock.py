@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from sqlalchemy.engine import Connection
 
-from dblock import Lease, Locks, Timeouts, clock
-from dblock.database import Database
+from dblock import Lease, Locks, Timeouts
 from dblock.dialects import MariaDB
+from dblock.holding.database import Database
 from dblock.protocol.steps import Query
+from dblock.system import clock
 from tests.support import SECONDS, eventually
 from tests.waiting.conftest import NAME
 from tests.waiting.watching import Statements, Watched, before_each

@@ -13,7 +13,7 @@ from sqlalchemy import NullPool, create_engine
 from sqlalchemy.engine import Connection
 
 from dblock import Locks, Timeouts
-from dblock.database import Database
+from dblock.holding.database import Database
 from dblock.io.connecting import OwnConnection
 from dblock.io.connections import Connections
 from dblock.protocol.steps import Query, Reply

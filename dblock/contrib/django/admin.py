@@ -20,8 +20,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import mark_safe
 
-from ...lock_state import LockState, RunState
-from ...printable import printable
+from ...lock_state import LockState, RunState, printable
 from .admin_text import NOTHING, aware, duration, moment, result, unbroken
 from .alias import alias
 from .handles import made

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from ...arguments import check_flag, check_identifier
-from ...timeouts import Timeouts
+from ...policy import Timeouts
 
 
 @dataclass(frozen=True, slots=True)

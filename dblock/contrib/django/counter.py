@@ -15,9 +15,9 @@ from sqlalchemy import Column, MetaData, Table, types
 from sqlalchemy.engine import make_url
 from sqlalchemy.sql import quoted_name
 
-from ...amounts import N, Number, Numbers, check_number
-from ...counter import Counter
-from ...counter_table import CounterTable
+from ...counters.counter import Counter
+from ...counters.numbers import N, Number, Numbers, check_number
+from ...counters.table import CounterTable
 from ...errors import Unsupported
 from ...io.borrowed import TableTransaction
 from ...protocol.explain import explain
@@ -28,7 +28,7 @@ from .drivers import driver_of
 if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import Dialect as SQLAlchemyDialect
 
-    from ...compiled import Compiled
+    from ...io.core_statement import Compiled
     from ...locks import Locks
     from ...policy import RetryPolicy
 

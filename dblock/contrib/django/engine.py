@@ -14,7 +14,7 @@ from sqlalchemy.engine import URL, Engine
 
 from ...dialects import ADAPTERS, Adapter
 from ...errors import Unsupported
-from ...timeouts import Timeouts
+from ...policy import Timeouts
 from .drivers import driver_of
 
 ALIAS = "dblock_alias"

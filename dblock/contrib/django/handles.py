@@ -19,19 +19,19 @@ from django.db.models.signals import pre_migrate
 from django.utils.asyncio import async_unsafe
 
 from ...arguments import Seconds
-from ...attached import AttachedLease
-from ...election import Election, Leadership
+from ...decorating import is_coroutine_function, wraps
 from ...errors import DBLockError, DeadlockDetected, NotAcquired, Unsupported
-from ...functions import is_coroutine_function, wraps
-from ...handle import log_skipped
-from ...lease import Lease
-from ...lease_options import AttachKeywords, ElectionKeywords, LeaseKeywords
+from ...handles.attached import AttachedLease
+from ...handles.base import log_skipped
+from ...handles.election import Election, Leadership
+from ...handles.lease import Lease
+from ...handles.once import Once
+from ...handles.options import AttachKeywords, ElectionKeywords, LeaseKeywords
+from ...handles.row import RowLock
+from ...handles.semaphore import Semaphore
+from ...handles.shared import SharedLease
 from ...locks import Locks
-from ...once import Once
-from ...row import RowLock
-from ...semaphore import Semaphore
-from ...shared import SharedLease
-from ...timeouts import Timeouts
+from ...policy import Timeouts
 from . import conf, in_thread
 from .alias import alias as locks_alias
 from .atomic import unfinished
@@ -39,8 +39,8 @@ from .engine import alias_of, engine, in_memory
 from .writer import obstacle
 
 if TYPE_CHECKING:
-    from ...amounts import Number
-    from ...database import Database
+    from ...counters.numbers import Number
+    from ...holding.database import Database
     from ...holding.lease_hold import LeaseHold
     from ...policy import RetryPolicy
     from .counter import ModelCounter
@@ -283,7 +283,7 @@ class DjangoLease(Lease):
 
 
 class DjangoAttachedLease(DjangoLease, AttachedLease):
-    """A lease whose hold was detached elsewhere; see :class:`dblock.attached.AttachedLease`."""
+    """A lease whose hold was detached elsewhere; see :class:`~dblock.handles.attached.AttachedLease`."""
 
 
 class DjangoSharedLease(SharedLease, DjangoLease):

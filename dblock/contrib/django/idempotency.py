@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.request import RawPostDataException
 from django.http.response import HttpResponseBase
 
-from ...functions import check_callable, is_coroutine_function, wraps
+from ...decorating import check_callable, is_coroutine_function, wraps
 from .. import http
 from ..http import REFUSALS, Answer, Refused, Rules, Unrecorded
 from .handles import made

@@ -7,8 +7,8 @@ from typing import Any
 from django.db import router
 from django.db.migrations.operations.base import Operation
 
+from ...protocol.schema_version import Schema
 from ...schema import statements
-from ...version import Schema
 from . import conf
 from .alias import alias as locks_alias
 

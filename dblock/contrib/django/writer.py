@@ -12,7 +12,7 @@ from ...protocol.steps import Query
 from .engine import alias_of
 
 if TYPE_CHECKING:
-    from ...database import Database
+    from ...holding.database import Database
 
 
 def obstacle(database: Database) -> str | None:

@@ -13,14 +13,14 @@ import click
 from flask import Flask, Request, appcontext_pushed, current_app, g
 from flask.cli import ScriptInfo
 
-from ...attached import AttachedLease
 from ...cli.embedded import Given, commands
 from ...cli.schema import downgrade, upgrade
+from ...decorating import check_runnable, wraps
 from ...errors import DBLockError, NotHeld
-from ...functions import check_runnable, wraps
-from ...lease import Lease
+from ...handles.attached import AttachedLease
+from ...handles.lease import Lease
 from ...locks import Locks
-from ...timeouts import Timeouts
+from ...policy import Timeouts
 from ..http import Rules
 from .idempotency import decorator
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import InstrumentedAttribute
     from sqlalchemy.schema import Column
 
-    from ...amounts import Number
     from ...arguments import Seconds
-    from ...counter import Counter
-    from ...election import Election
+    from ...counters.counter import Counter
+    from ...counters.numbers import Number
+    from ...handles.election import Election
+    from ...handles.multi import MultiLock
+    from ...handles.once import Once
+    from ...handles.options import AttachKeywords, ElectionKeywords, LeaseKeywords, SlotKeywords
+    from ...handles.row import RowLock
+    from ...handles.semaphore import Semaphore
+    from ...handles.shared import SharedLease
     from ...io.borrowed import Borrowable
-    from ...lease_options import AttachKeywords, ElectionKeywords, LeaseKeywords, SlotKeywords
-    from ...multi import MultiLock
-    from ...once import Once
+    from ...io.target import Target
     from ...policy import RetryPolicy
-    from ...row import RowLock
-    from ...semaphore import Semaphore
-    from ...shared import SharedLease
-    from ...target import Target
 
 _log = logging.getLogger("dblock")
 

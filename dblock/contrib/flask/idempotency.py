@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 from flask import Request, Response, current_app, request
 from sqlalchemy.orm import scoped_session
 
-from ...functions import check_runnable, wraps
+from ...decorating import check_runnable, wraps
 from .. import http
 from ..http import REFUSALS, Answer, Refused, Rules, Unrecorded
 from ..sessions import uncommitted

@@ -34,7 +34,7 @@ from .states import described
 
 if TYPE_CHECKING:
     from ...aio import AsyncDetachedLease, AsyncDetachedSemaphore, AsyncLocks
-    from ...detached import DetachedHold
+    from ...handles.detached import DetachedHold
 
 PATH = f"/v1/leases/{NAME}"
 #: How many names a list has at most, unless the client asks for fewer or more.

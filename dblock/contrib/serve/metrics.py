@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
-from ...exposition import exposition, written
+from ...formats.exposition import exposition, written
 from .openapi import answer, operation
 from .routing import Route
 

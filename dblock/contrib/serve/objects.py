@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...formats.state_object import run_object
 from ...lock_state import Leader, RunState
-from ...state_object import run_object
 
 
 def named_run(run: RunState) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from ...errors import (
     SchemaMissing,
     Unavailable,
 )
-from ...printable import counted
+from ...lock_state import counted
 from ..http import Answer, Refused
 
 logger = logging.getLogger("dblock.serve")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...exposition import Metric
+from ...formats.exposition import Metric
 
 #: Stands for the path of a request that no route is for: clients choose such paths.
 NO_ROUTE = "none"

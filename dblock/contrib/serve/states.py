@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...formats.state_object import state_object
 from ...lock_state import LockState
-from ...state_object import state_object
 
 
 def described(state: LockState) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from ... import clock
+from ...system import clock
 from ..answer_deadline import shut_down_after
 
 _NOT_REACHED = 2003

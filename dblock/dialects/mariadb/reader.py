@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import clock
+from ...system import clock
 
 
 class Reader:

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ...errors import Unsupported
-from ...platform import poller
+from ...policy import Timeouts
 from ...protocol import commands
 from ...protocol.faults import Fault
 from ...protocol.state import Passed
 from ...protocol.steps import Query, any_row
-from ...timeouts import Timeouts
+from ...system.platform import poller
 from ..adapter import Adapter, Answer, Carry, Send, ServerSession
 from ..borrowed_driver import PIPELINE, BorrowedDriver
 from ..tickets import NUMBER, TICKET, UNCALLED

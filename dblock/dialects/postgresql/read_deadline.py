@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
-from ... import clock
+from ...system import clock
 
 
 def bound(connection: Any, seconds: float | None) -> None:

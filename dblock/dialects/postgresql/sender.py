@@ -22,8 +22,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Protocol
 
-from ... import clock
 from ...protocol.steps import Query
+from ...system import clock
 from ..adapter import Answer
 from . import read_deadline
 

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ...errors import Unavailable
-from ...platform import at_fork
 from ...protocol.faults import Fault
 from ...protocol.steps import Query
+from ...system.platform import at_fork
 from ..adapter import Adapter, Answer, Carry, Send, ServerSession, same
 from ..borrowed_driver import AUTOCOMMIT, CLOSED
 

@@ -25,8 +25,8 @@ from dblock.cli.child import restored
 from dblock.contrib.django import locks
 from dblock.contrib.django.management.commands.dblock import Command
 from dblock.contrib.django.models import Lock, Run
+from dblock.protocol.schema_version import SCHEMA_VERSION
 from dblock.schema import migration_lock, upgrade
-from dblock.version import SCHEMA_VERSION
 from tests.conftest import Database, NewDatabase
 from tests.contrib.django.conftest import Site, of
 from tests.servers import execute

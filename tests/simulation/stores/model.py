@@ -23,9 +23,9 @@ from dblock.dialects.retiring import PAGE
 from dblock.dialects.tickets import NUMBER, TICKET, UNCALLED
 from dblock.protocol.commands import EndSession
 from dblock.protocol.faults import Fault as DatabaseFault
+from dblock.protocol.schema_version import SCHEMA_VERSION
 from dblock.protocol.steps import Query
 from dblock.protocol.tokens import is_shared
-from dblock.version import SCHEMA_VERSION
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost, Refused
 from tests.simulation.schedule import LATE, Fault

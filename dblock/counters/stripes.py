@@ -21,20 +21,20 @@ from sqlalchemy import and_, bindparam, func, insert, select, true, type_coerce
 from sqlalchemy.exc import MultipleResultsFound
 from sqlalchemy.types import Integer
 
-from .amounts import Number, Numbers, even_parts, exact_sum
-from .counter_table import AMOUNT, KEY, LEAST, MOST, NEW, Columns, SessionTable, rounded
-from .errors import DeadlockDetected, Unsupported
-from .protocol.faults import StatementError
+from ..errors import DeadlockDetected, Unsupported
+from ..protocol.faults import StatementError
+from .numbers import Number, Numbers, even_parts, exact_sum
+from .table import AMOUNT, KEY, LEAST, MOST, NEW, Columns, SessionTable, rounded
 
 if TYPE_CHECKING:
     from sqlalchemy.schema import Column
     from sqlalchemy.sql.expression import ClauseElement, ColumnElement
 
-    from .counter_table import Types
-    from .database import Database
-    from .io.borrowed import Borrowable
-    from .io.sqlalchemy_transaction import BorrowedTransaction
-    from .policy import RetryPolicy
+    from ..holding.database import Database
+    from ..io.borrowed import Borrowable
+    from ..io.sqlalchemy_transaction import BorrowedTransaction
+    from ..policy import RetryPolicy
+    from .table import Types
 
 T = TypeVar("T")
 

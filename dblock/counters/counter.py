@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.types import TypeDecorator
 
-from .amounts import N, Number, Numbers, check_number
-from .arguments import check_name
-from .counter_stripes import StripedTable, check_stripes
-from .counter_table import Columns, CounterTable, SessionTable, Types
-from .errors import Conflict, NotEnough, Unsupported
-from .events import Kind, tell
+from ..arguments import check_name
+from ..errors import Conflict, NotEnough, Unsupported
+from ..events import Kind, tell
+from .numbers import N, Number, Numbers, check_number
+from .stripes import StripedTable, check_stripes
+from .table import Columns, CounterTable, SessionTable, Types
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import InstrumentedAttribute
     from sqlalchemy.schema import Column
 
-    from .database import Database
-    from .io.borrowed import Borrowable, TableTransaction
-    from .policy import RetryPolicy
+    from ..holding.database import Database
+    from ..io.borrowed import Borrowable, TableTransaction
+    from ..policy import RetryPolicy
 
 # For so many seconds after a lost race other races would be lost too.
 HOT = 1.0

@@ -16,23 +16,23 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, scoped_session
 from sqlalchemy.schema import Column, Index, Table, UniqueConstraint
 from sqlalchemy.types import Float, NullType, Numeric, TypeDecorator
 
-from .amounts import Number, Numbers
-from .compiled import Compiled
-from .io.borrowed import TableTransaction
-from .io.sqlalchemy_transaction import BorrowedTransaction, borrow
-from .protocol.explain import explain
-from .protocol.faults import Fault, StatementError
-from .protocol.place import explain_borrowed
-from .protocol.steps import Query, Reply
+from ..io.borrowed import TableTransaction
+from ..io.core_statement import Compiled
+from ..io.sqlalchemy_transaction import BorrowedTransaction, borrow
+from ..protocol.explain import explain
+from ..protocol.faults import Fault, StatementError
+from ..protocol.place import explain_borrowed
+from ..protocol.steps import Query, Reply
+from .numbers import Number, Numbers
 
 if TYPE_CHECKING:
     from sqlalchemy.sql import Executable
     from sqlalchemy.sql.expression import ClauseElement, ColumnElement
     from sqlalchemy.types import TypeEngine
 
-    from .database import Database
-    from .io.borrowed import Borrowable
-    from .policy import RetryPolicy
+    from ..holding.database import Database
+    from ..io.borrowed import Borrowable
+    from ..policy import RetryPolicy
 
 T = TypeVar("T")
 Transaction = TypeVar("Transaction", bound=TableTransaction)

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
-from .arguments import Seconds, check_max_hold, check_max_renewals, check_renew
-from .protocol.schedule import Danger, Plan
+from ..arguments import Seconds, check_max_hold, check_max_renewals, check_renew
+from ..protocol.schedule import Danger, Plan
 
 if TYPE_CHECKING:
-    from .errors import LockLost
-    from .policy import RetryPolicy
+    from ..errors import LockLost
+    from ..policy import RetryPolicy
 
 
 class AttachKeywords(TypedDict, total=False):

@@ -7,18 +7,18 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
-from .arguments import Seconds, check_interval, check_json, check_wait
-from .errors import DBLockError, LockLost, NotAcquired, NotHeld, OutcomeUnknown, Unavailable
-from .functions import check_runnable
+from ..arguments import Seconds, check_interval, check_json, check_wait
+from ..decorating import check_runnable
+from ..errors import DBLockError, LockLost, NotAcquired, NotHeld, OutcomeUnknown, Unavailable
+from ..protocol import election
+from ..protocol.doubt import Doubt
 from .lease import Lease
-from .protocol import election
-from .protocol.doubt import Doubt
 
 if TYPE_CHECKING:
-    from .database import Database
-    from .holding.lease_hold import LeaseHold
-    from .lease_options import LeaseOptions
-    from .lock_state import Leader
+    from ..holding.database import Database
+    from ..holding.lease_hold import LeaseHold
+    from ..lock_state import Leader
+    from .options import LeaseOptions
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from .lock_state import LockState, RowLockState, RunState
+from ..lock_state import LockState, RowLockState, RunState
 
 
 def state_object(state: LockState) -> dict[str, Any]:

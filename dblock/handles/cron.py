@@ -10,22 +10,17 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
-from .arguments import (
-    Seconds,
-    check_after,
-    check_label,
-    check_zone,
-)
-from .errors import DBLockError, LockLost
-from .functions import check_runnable, wraps
+from ..arguments import Seconds, check_after, check_label, check_zone
+from ..decorating import check_runnable, wraps
+from ..errors import DBLockError, LockLost
+from ..protocol import job_runs
+from ..protocol.job_runs import JobRun
 from .periods import check_period, check_slot, check_together, slot_at
-from .protocol import job_runs
-from .protocol.job_runs import JobRun
 
 if TYPE_CHECKING:
-    from .database import Database
+    from ..holding.database import Database
+    from ..lock_state import RunState
     from .lease import Lease
-    from .lock_state import RunState
 
 P = ParamSpec("P")
 T = TypeVar("T")

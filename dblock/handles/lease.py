@@ -9,34 +9,34 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from .arguments import Seconds, check_after, check_ttl
-from .beliefs import Change
-from .errors import DBLockError, LockLost, NotAcquired, NotHeld, OutcomeUnknown
-from .events import Kind
-from .handle import SingleHandle
-from .holding.handle_holds import HandleHolds
-from .holding.keeper import guarded
-from .holding.lease_hold import LeaseHold
-from .policy import how_often
-from .protocol import guard, overview, release, renew
-from .protocol.acquire import acquire
-from .protocol.lease import Held, LeaseRequest
-from .protocol.renew import Asked
-from .protocol.schedule import RenewalSchedule
-from .protocol.state import Renewal
-from .protocol.steps import Procedure, Query
-from .protocol.term import Term
-from .protocol.tokens import for_reader
+from ..arguments import Seconds, check_after, check_ttl
+from ..errors import DBLockError, LockLost, NotAcquired, NotHeld, OutcomeUnknown
+from ..events import Kind
+from ..holding.handle_holds import HandleHolds
+from ..holding.keeper import guarded
+from ..holding.lease_hold import LeaseHold
+from ..policy import how_often
+from ..protocol import guard, overview, release, renew
+from ..protocol.acquire import acquire
+from ..protocol.lease import Held, LeaseRequest
+from ..protocol.observer import Change
+from ..protocol.renew import Asked
+from ..protocol.schedule import RenewalSchedule
+from ..protocol.state import Renewal
+from ..protocol.steps import Procedure, Query
+from ..protocol.term import Term
+from ..protocol.tokens import for_reader
+from .base import SingleHandle
 
 if TYPE_CHECKING:
-    from .database import Database
-    from .holding.holds import CallerHolds
-    from .io.borrowed import Borrowable
-    from .io.runtime import Event
-    from .io.user_locks import UserLock
-    from .lease_options import LeaseOptions
-    from .protocol.release import Find
-    from .protocol.waiters import Waiter
+    from ..holding.database import Database
+    from ..holding.holds import CallerHolds
+    from ..io.borrowed import Borrowable
+    from ..io.runtime import Event
+    from ..io.user_locks import UserLock
+    from ..protocol.release import Find
+    from ..protocol.waiters import Waiter
+    from .options import LeaseOptions
 
 
 class Lease(SingleHandle):

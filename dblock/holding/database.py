@@ -9,28 +9,28 @@ from dataclasses import replace
 from functools import cache, cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
-from .arguments import LABEL_MAX, check_label
-from .errors import NotAcquired
-from .io.connections import Connections
-from .io.contenders import Contenders
-from .io.driver import Driver
-from .io.file import File, engine_of
-from .io.schema_check import SchemaCheck
-from .io.whereabouts import Whereabouts
-from .protocol import renew
-from .protocol.lease import Refused
-from .protocol.waiters import Caller, Waiter
+from ..arguments import LABEL_MAX, check_label
+from ..errors import NotAcquired
+from ..io.connections import Connections
+from ..io.contenders import Contenders
+from ..io.driver import Driver
+from ..io.file import File, engine_of
+from ..io.schema_check import SchemaCheck
+from ..io.whereabouts import Whereabouts
+from ..protocol import renew
+from ..protocol.lease import Refused
+from ..protocol.waiters import Caller, Waiter
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
 
-    from .dialects import Dialect
-    from .holding.callers import CallerRegistry
-    from .holding.keeper import Keeper
-    from .io.borrowed import Borrowable, Borrowed
-    from .io.runtime import Runtime
-    from .protocol.renew import Asked, Renewed
-    from .timeouts import Timeouts
+    from ..dialects import Dialect
+    from ..io.borrowed import Borrowable, Borrowed
+    from ..io.runtime import Runtime
+    from ..policy import Timeouts
+    from ..protocol.renew import Asked, Renewed
+    from .callers import CallerRegistry
+    from .keeper import Keeper
 
 T = TypeVar("T")
 
@@ -127,7 +127,7 @@ class Database:
 
     @cached_property
     def _borrow(self) -> Callable[[Borrowable, Dialect, Runtime], Borrowed]:
-        from .io.sqlalchemy_transaction import borrow
+        from ..io.sqlalchemy_transaction import borrow
 
         return borrow
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from .lock_state import LockState, RunState
+from ..lock_state import LockState, RunState
 
 STATES = ("held", "running", "done", "locked", "expired")
 OUTCOMES = ("succeeded", "failed", "running", "unknown")

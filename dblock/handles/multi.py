@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from .arguments import Seconds
-from .errors import DBLockError, LockLost, NotAcquired, Unsupported
-from .handle import Handle
+from ..arguments import Seconds
+from ..errors import DBLockError, LockLost, NotAcquired, Unsupported
+from .base import Handle
 from .lease import Lease
 from .row import RowLock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .io.runtime import Runtime
+    from ..io.runtime import Runtime
 
 
 class MultiLock(Handle):

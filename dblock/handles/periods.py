@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, tzinfo
 
-from .arguments import check_name
+from ..arguments import check_name
 
 #: How the slots are written that the database's clock names. ISO 8601's weeks begin on Monday.
 PERIODS = {

@@ -6,24 +6,23 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .arguments import LIMIT_MAX, check_limit
-from .errors import DBLockError, DeadlockDetected, NotAcquired, NotHeld
-from .handle import Silent, SingleHandle
+from ..arguments import LIMIT_MAX, check_limit
+from ..errors import DBLockError, DeadlockDetected, NotAcquired, NotHeld
+from ..protocol import slots
+from ..protocol.deadline import Deadline
+from ..protocol.doubt import Doubt
+from ..protocol.lease import Held, LeaseRequest, Refused
+from ..protocol.schedule import Plan
+from ..protocol.slots import SlotAttempt, number_of, slot_name
+from ..protocol.steps import Query
+from .base import Silent, SingleHandle
 from .lease import Lease
-from .protocol import slots
-from .protocol.deadline import Deadline
-from .protocol.doubt import Doubt
-from .protocol.lease import Held, LeaseRequest, Refused
-from .protocol.schedule import Plan
-from .protocol.slot_names import number_of, slot_name
-from .protocol.slots import SlotAttempt
-from .protocol.steps import Query
 
 if TYPE_CHECKING:
-    from .database import Database
-    from .holding.lease_hold import LeaseHold
-    from .lease_options import LeaseOptions
-    from .protocol.release import Find
+    from ..holding.database import Database
+    from ..holding.lease_hold import LeaseHold
+    from ..protocol.release import Find
+    from .options import LeaseOptions
 
 #: The TTL of the turnstile, in seconds, or that of the slots if it is less. If the first who waits
 #: dies, the others wait for so long.

@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .errors import DBLockError, NotAcquired
+from ..errors import DBLockError, NotAcquired
+from ..protocol.attach import Detached, attach
+from ..protocol.lease import LeaseRequest
+from ..protocol.steps import Query
 from .lease import Lease
-from .protocol.attach import Detached, attach
-from .protocol.lease import LeaseRequest
-from .protocol.steps import Query
 
 if TYPE_CHECKING:
-    from .database import Database
-    from .holding.lease_hold import LeaseHold
-    from .lease_options import LeaseOptions
+    from ..holding.database import Database
+    from ..holding.lease_hold import LeaseHold
+    from .options import LeaseOptions
 
 
 class AttachedLease(Lease):

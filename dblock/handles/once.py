@@ -8,12 +8,12 @@ import json
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from .arguments import Seconds, check_json, check_keep, check_name, check_wait
-from .protocol import once
+from ..arguments import Seconds, check_json, check_keep, check_name, check_wait
+from ..protocol import once
 
 if TYPE_CHECKING:
-    from .database import Database
-    from .io.borrowed import Borrowable, Borrowed, Root
+    from ..holding.database import Database
+    from ..io.borrowed import Borrowable, Borrowed, Root
 
 RESULT_MAX = 2**20
 

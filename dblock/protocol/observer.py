@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
-from .protocol.term import Term
+from .term import Term
 
 
 class Change(StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from .arguments import Seconds
+from ..arguments import Seconds
 from .lease import Lease
 
 

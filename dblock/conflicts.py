@@ -11,15 +11,14 @@ from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.orm.exc import StaleDataError
 from tenacity import stop_after_attempt
 
-from . import clock
+from .decorating import check_runnable, wraps
 from .dialects import ADAPTERS, Adapter
 from .errors import Conflict, DeadlockDetected
 from .events import Kind, tell
-from .functions import check_runnable, wraps
 from .io.driver_errors import first_line
-from .policy import RetryPolicy
+from .policy import RetryPolicy, Timeouts
 from .protocol.faults import Fault
-from .timeouts import Timeouts
+from .system import clock
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from sqlalchemy import types
 from sqlalchemy.types import TypeEngine
 
-from .errors import Unsupported
+from ..errors import Unsupported
 
 Number = int | float | Decimal
 #: What a function makes of a number.

@@ -14,7 +14,7 @@ WHERE = ("host", "port", "dbname", "service", "unix_socket")
 def address(url: str | URL, schema: str | None = None, prefix: str = "dblock_") -> str:
     """Return a URL without what may be secret in it, and where the tables are in the database.
 
-    Text is one that :func:`~dblock.target.locate` has taken.
+    Text is one that :func:`~dblock.io.target.locate` has taken.
     """
     within = [f"schema {schema}"] if schema is not None else []
     within += [f"prefix {prefix}"] if prefix != "dblock_" else []

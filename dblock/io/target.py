@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .arguments import check_flag, check_identifier
-from .dialects import ADAPTERS, DIALECTS, Adapter, Dialect
-from .errors import Unsupported
-from .io.file import File
-from .timeouts import Timeouts
+from ..arguments import check_flag, check_identifier
+from ..dialects import ADAPTERS, DIALECTS, Adapter, Dialect
+from ..errors import Unsupported
+from ..policy import Timeouts
+from .file import File
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL, Engine

@@ -6,27 +6,27 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .arguments import Seconds, check_name
-from .beliefs import Belief, Change
-from .errors import DBLockError, LockLost, NotAcquired, Unsupported
-from .events import Kind
-from .handle import SingleHandle
-from .holding.handle_holds import HandleHolds
-from .holding.holds import Hold
-from .io.driver import OwnTransaction
-from .protocol import release, row_lock
-from .protocol.faults import Fault, StatementError
-from .protocol.row_lock import Locked
-from .protocol.steps import Query
+from ..arguments import Seconds, check_name
+from ..errors import DBLockError, LockLost, NotAcquired, Unsupported
+from ..events import Kind
+from ..holding.handle_holds import HandleHolds
+from ..holding.holds import Hold
+from ..io.driver import OwnTransaction
+from ..protocol import release, row_lock
+from ..protocol.faults import Fault, StatementError
+from ..protocol.observer import Belief, Change
+from ..protocol.row_lock import Locked
+from ..protocol.steps import Query
+from .base import SingleHandle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .database import Database
-    from .holding.holds import CallerHolds
-    from .io.borrowed import Borrowable, Root
-    from .policy import RetryPolicy
-    from .protocol.waiters import Waiter
+    from ..holding.database import Database
+    from ..holding.holds import CallerHolds
+    from ..io.borrowed import Borrowable, Root
+    from ..policy import RetryPolicy
+    from ..protocol.waiters import Waiter
 
 
 class RowLock(SingleHandle):

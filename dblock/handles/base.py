@@ -9,12 +9,12 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import ClassVar, NoReturn, ParamSpec, Self, TypeVar
 
-from .arguments import Seconds, check_acquire, check_wait
-from .errors import DBLockError, NotAcquired
-from .events import Kind, outcome, tell, wanted
-from .functions import check_runnable, wraps
-from .io.process_lock import at_the_end, take_over
-from .io.runtime import Runtime
+from ..arguments import Seconds, check_acquire, check_wait
+from ..decorating import check_runnable, wraps
+from ..errors import DBLockError, NotAcquired
+from ..events import Kind, outcome, tell, wanted
+from ..io.process_lock import at_the_end, take_over
+from ..io.runtime import Runtime
 
 logger = logging.getLogger("dblock")
 

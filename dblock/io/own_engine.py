@@ -14,8 +14,8 @@ from typing import Any
 from sqlalchemy import event
 from sqlalchemy.engine import URL, Engine
 
-from .dialects.adapter import Adapter, same
-from .errors import Unsupported
+from ..dialects.adapter import Adapter, same
+from ..errors import Unsupported
 
 
 def engine_like(

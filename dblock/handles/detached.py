@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
-from .arguments import Seconds, check_ttl, check_wait
+from ..arguments import Seconds, check_ttl, check_wait
+from ..errors import DBLockError, LockLost, NotAcquired, Unavailable
+from ..events import Kind, outcome, tell, wanted
+from ..protocol import by_token, election
+from ..protocol.attach import Detached, exchange
+from ..protocol.by_token import TokenAttempt, TokenSharedAttempt, TokenSlotAttempt
+from ..protocol.deadline import Deadline
+from ..protocol.doubt import Doubt
+from ..protocol.lease import Held, LeaseRequest, Refused
+from ..protocol.tokens import for_reader
+from .base import Silent
 from .election import check_value
-from .errors import DBLockError, LockLost, NotAcquired, Unavailable
-from .events import Kind, outcome, tell, wanted
-from .handle import Silent
 from .lease import Lease
-from .lease_options import LeaseOptions, plan
-from .protocol import by_token, election
-from .protocol.attach import Detached, exchange
-from .protocol.by_token import TokenAttempt, TokenSharedAttempt, TokenSlotAttempt
-from .protocol.deadline import Deadline
-from .protocol.doubt import Doubt
-from .protocol.lease import Held, LeaseRequest, Refused
-from .protocol.tokens import for_reader
+from .options import LeaseOptions, plan
 from .semaphore import Semaphore
 from .shared import SharedLease
 
 if TYPE_CHECKING:
-    from .database import Database
+    from ..holding.database import Database
 
 
 #: The TTL in seconds, at most, of what a handle has waited for, until the token has it.

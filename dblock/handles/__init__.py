@@ -1,0 +1,1 @@
+"""The handles: what a user takes, holds and releases."""

@@ -1,0 +1,1 @@
+"""The operating system: its clock, forks, signals and poll(2)."""
