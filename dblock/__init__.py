@@ -35,9 +35,10 @@ if TYPE_CHECKING:
         Unavailable,
         Unsupported,
     )
-    from .handles.cron import CronJob
+    from .handles.attached import AttachedLease
+    from .handles.cron import Cron, CronJob
     from .handles.detached import DetachedHold, DetachedLease, DetachedSemaphore
-    from .handles.election import Election, Leadership
+    from .handles.election import Election, Leadership, Observation
     from .handles.lease import Lease
     from .handles.multi import MultiLock
     from .handles.once import Once
@@ -48,14 +49,17 @@ if TYPE_CHECKING:
     from .locks import Locks
     from .policy import Attempt, RetryPolicy, Timeouts
     from .protocol.schedule import Danger
+    from .protocol.state import Pruned
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AttachedLease",
     "Attempt",
     "Conflict",
     "ConnectTimeout",
     "Counter",
+    "Cron",
     "CronJob",
     "DBLockError",
     "Danger",
@@ -78,8 +82,10 @@ __all__ = [
     "NotAcquired",
     "NotEnough",
     "NotHeld",
+    "Observation",
     "Once",
     "OutcomeUnknown",
+    "Pruned",
     "QueryTimeout",
     "RetryPolicy",
     "RowLock",
@@ -101,8 +107,10 @@ __all__ = [
 #: Where that is which is no error. Each is imported when it is first asked for: a command line, or
 #: whoever catches an error, need not wait for SQLAlchemy.
 _HOMES = {
+    "AttachedLease": "handles.attached",
     "Attempt": "policy",
     "Counter": "counters.counter",
+    "Cron": "handles.cron",
     "CronJob": "handles.cron",
     "Danger": "protocol.schedule",
     "DetachedHold": "handles.detached",
@@ -115,7 +123,9 @@ _HOMES = {
     "LockState": "lock_state",
     "Locks": "locks",
     "MultiLock": "handles.multi",
+    "Observation": "handles.election",
     "Once": "handles.once",
+    "Pruned": "protocol.state",
     "RetryPolicy": "policy",
     "RowLock": "handles.row",
     "RowLockState": "lock_state",

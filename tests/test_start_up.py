@@ -17,7 +17,8 @@ LATER = (
     *("sqlalchemy.orm", "sqlalchemy.ext", "alembic", "tenacity", "rich", "typer"),
     *("sqlalchemy.dialects.postgresql", "sqlalchemy.dialects.mysql", "psycopg", "pymysql"),
     *("dblock.dialects.postgresql", "dblock.dialects.mariadb"),
-    *("dblock.aio", "dblock.schema", "dblock.doctor", "dblock.counters.counter", "dblock.conflicts"),
+    *("dblock.aio", "dblock.schema", "dblock.doctor", "dblock.conflicts"),
+    "dblock.counters.counter",
 )
 
 

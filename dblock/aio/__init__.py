@@ -18,9 +18,9 @@ except ImportError as error:
     raise ImportError("dblock.aio needs greenlet: pip install 'dblock[asyncio]'") from error
 
 from .counter import AsyncCounter
-from .cron import AsyncCronJob
+from .cron import AsyncCron, AsyncCronJob
 from .detached import AsyncDetachedLease, AsyncDetachedSemaphore
-from .election import AsyncElection, AsyncLeadership
+from .election import AsyncElection, AsyncLeadership, AsyncObservation, Campaign
 from .handles import (
     AsyncHandle,
     AsyncLease,
@@ -35,6 +35,7 @@ from .retrying import retry_on_conflict
 
 __all__ = [
     "AsyncCounter",
+    "AsyncCron",
     "AsyncCronJob",
     "AsyncDetachedLease",
     "AsyncDetachedSemaphore",
@@ -44,9 +45,11 @@ __all__ = [
     "AsyncLease",
     "AsyncLocks",
     "AsyncMultiLock",
+    "AsyncObservation",
     "AsyncOnce",
     "AsyncRowLock",
     "AsyncSemaphore",
     "AsyncSharedLease",
+    "Campaign",
     "retry_on_conflict",
 ]

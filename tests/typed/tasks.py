@@ -13,6 +13,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from dblock import DetachedHold, Leader, LockState, RunState
 from dblock.aio import (
     AsyncCounter,
+    AsyncCron,
     AsyncCronJob,
     AsyncDetachedLease,
     AsyncDetachedSemaphore,
@@ -22,10 +23,12 @@ from dblock.aio import (
     AsyncLease,
     AsyncLocks,
     AsyncMultiLock,
+    AsyncObservation,
     AsyncOnce,
     AsyncRowLock,
     AsyncSemaphore,
     AsyncSharedLease,
+    Campaign,
     retry_on_conflict,
 )
 from dblock.aio.fencing import gate
@@ -74,6 +77,7 @@ async def rename(session: AsyncSession, product: int) -> int:
 
 
 def decorated() -> None:
+    assert_type(locks.cron("figures", once_per="day"), AsyncCron)
     assert_type(asyncio.run(nightly(1)), str)
     assert_type(asyncio.run(cleanup(1)), str | None)
     made: Coroutine[Any, Any, int] = rename(7)
@@ -162,10 +166,13 @@ async def elections() -> None:
     election = locks.election("scheduler", ttl=10)
     assert_type(election, AsyncElection)
     assert_type((election.name, election.ttl), tuple[str, float])
+    assert_type(election.campaign(), Campaign)
     async with election.campaign(wait=5) as term:
         assert_type(term, AsyncLeadership)
     assert_type(await election.leader(), Leader | None)
-    async for seen in election.observe():
+    observation = election.observe()
+    assert_type(observation, AsyncObservation)
+    async for seen in observation:
         print(seen)
     await election.run(lead)
 

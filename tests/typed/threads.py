@@ -16,10 +16,12 @@ from tenacity import stop_after_attempt, wait_fixed
 
 import dblock
 from dblock import (
+    AttachedLease,
     Attempt,
     Conflict,
     ConnectTimeout,
     Counter,
+    Cron,
     CronJob,
     Danger,
     DBLockError,
@@ -42,8 +44,10 @@ from dblock import (
     NotAcquired,
     NotEnough,
     NotHeld,
+    Observation,
     Once,
     OutcomeUnknown,
+    Pruned,
     QueryTimeout,
     RetryPolicy,
     RowLock,
@@ -174,6 +178,7 @@ def leases() -> None:
     lease.release()
     lease.release(after=5)
     attached = locks.attach(text, ttl=30, label="worker", max_hold=60)
+    assert_type(attached, AttachedLease)
     attached.check()
     detached = locks.detached("report", "f" * 32, owner="worker")
     assert_type(detached, DetachedLease)
@@ -279,7 +284,9 @@ def elections() -> None:
     if leader is not None:
         assert_type(leader.owner, str | None)
         assert_type(leader.since, datetime)
-    for seen in election.observe():
+    observation = election.observe()
+    assert_type(observation, Observation)
+    for seen in observation:
         print(seen)
     election.run(lead)
     election.campaign(wait="5")  # type: ignore[arg-type]
@@ -333,6 +340,7 @@ def rename(session: Session, product: int, name: str) -> int:
 
 
 def jobs(session: Session) -> None:
+    assert_type(locks.cron("figures", once_per="day"), Cron)
     job: CronJob[[int], str] = figures
     assert_type(job(1), str | None)
     assert_type(figures.last_run(), RunState | None)
@@ -376,7 +384,9 @@ def operate() -> None:
     assert_type(locks.runs("figures", limit=10), list[RunState])
     assert_type(locks.last_runs(), list[RunState])
     assert_type(locks.reopen("figures", "2026-11-23"), bool)
-    print(locks.prune(older_than=86400).runs)
+    pruned = locks.prune(older_than=86400)
+    assert_type(pruned, Pruned)
+    print(pruned.runs)
     assert_type(locks.prune_names(idle=86400), int)
     assert_type(locks.pause(), float)
     locks.close()

@@ -283,7 +283,7 @@ class DjangoLease(Lease):
 
 
 class DjangoAttachedLease(DjangoLease, AttachedLease):
-    """A lease whose hold was detached elsewhere; see :class:`~dblock.handles.attached.AttachedLease`."""
+    """A lease whose hold was detached elsewhere; see :class:`~dblock.AttachedLease`."""
 
 
 class DjangoSharedLease(SharedLease, DjangoLease):
