@@ -66,14 +66,14 @@ class Slots(Leases):
         self._limit = limit
 
     def lock(self, name: str) -> Lock:
-        return self._locks.semaphore(f"{self._limit} slots", self._limit, self._ttl)
+        return self._locks.semaphore(f"{self._limit} slots", self._limit, ttl=self._ttl)
 
 
 class Readers(Leases):
     """Every name is one that all share."""
 
     def lock(self, name: str) -> Lock:
-        return self._locks.shared("shared", self._ttl)
+        return self._locks.shared("shared", ttl=self._ttl)
 
 
 class RedisPy:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import tzinfo
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack
@@ -14,10 +14,8 @@ from .arguments import (
     LIMIT_MAX,
     Seconds,
     check_age,
-    check_callback,
     check_count,
     check_detached,
-    check_fair,
     check_flag,
     check_idle,
     check_label,
@@ -27,9 +25,7 @@ from .arguments import (
     check_pause,
     check_semaphore,
     check_token,
-    check_ttl,
 )
-from .errors import LockLost
 from .handles.attached import AttachedLease
 from .handles.cron import Cron, Job
 from .handles.detached import DetachedLease, DetachedSemaphore, DetachedSharedLease
@@ -37,7 +33,18 @@ from .handles.election import Election
 from .handles.lease import Lease
 from .handles.multi import MultiLock
 from .handles.once import Once
-from .handles.options import LeaseKeywords, LeaseOptions, plan
+from .handles.options import (
+    AttachKeywords,
+    CronKeywords,
+    ElectionKeywords,
+    LeaseKeywords,
+    LeaseOptions,
+    SemaphoreKeywords,
+    SkipKeywords,
+    check_keywords,
+    lease_options,
+    plan,
+)
 from .handles.row import RowLock
 from .handles.semaphore import Semaphore
 from .handles.shared import SharedLease
@@ -51,7 +58,6 @@ from .lock_state import LockState, RunState
 from .policy import RetryPolicy, Timeouts
 from .protocol import epoch, job_runs, overview, release, retiring
 from .protocol.attach import Detached
-from .protocol.schedule import Danger
 from .protocol.state import Pruned
 
 if TYPE_CHECKING:
@@ -157,22 +163,7 @@ class Locks:
 
     # --- the strategies ----------------------------------------------------------------------
 
-    def lease(
-        self,
-        name: str,
-        ttl: Seconds = 30.0,
-        wait: Seconds | None = None,
-        *,
-        reentrant: bool = False,
-        fair: bool = False,
-        retry: RetryPolicy | None = None,
-        label: str | None = None,
-        renew: bool = True,
-        max_renewals: int | None = None,
-        max_hold: Seconds | None = None,
-        on_danger: Callable[[Danger], None] | None = None,
-        on_lost: Callable[[LockLost], None] | None = None,
-    ) -> Lease:
+    def lease(self, name: str, **options: Unpack[LeaseKeywords[None]]) -> Lease:
         """Return a lease on ``name``. You hold it until you release it.
 
         If your process dies, the lease ends ``ttl`` seconds after the last renewal. A short TTL is
@@ -200,81 +191,35 @@ class Locks:
         they should not block. If one of your own calls finds the loss, ``on_lost`` runs in your
         thread. dblock logs the exceptions of both.
         """
-        options = LeaseOptions(
-            check_name(name),
-            plan(check_ttl(ttl), renew, max_renewals, max_hold),
-            self.retry if retry is None else self._policy(retry),
-            wait,
-            reentrant,
-            fair is not False and check_fair(fair),
-            "" if label is None else check_label(label),
-            None if on_danger is None else check_callback("on_danger", on_danger),
-            None if on_lost is None else check_callback("on_lost", on_lost),
-        )
-        return self.lease_class(self.database, options)
+        return self.lease_class(self.database, self._options("lease", check_name(name), options))
+
+    def _options(self, maker: str, name: str, given: Mapping[str, Any]) -> LeaseOptions:
+        check_keywords(maker, given)
+        return lease_options(name, self._policy, **given)
 
     def skip(
-        self, name: str, ttl: Seconds = 30.0, **options: Unpack[LeaseKeywords]
+        self, name: str, **options: Unpack[SkipKeywords[None]]
     ) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
         """Decorate a function: it holds a lease while it runs. While another holder has the lease,
         a call does nothing and returns None.
 
-        dblock logs each call that it skips, and names the holder. ``ttl`` and the ``options`` are
-        as in :meth:`lease`. If the function itself raises NotAcquired, you get that. If you want a
+        dblock logs each call that it skips, and names the holder. The ``options`` are as in
+        :meth:`lease`. If the function itself raises NotAcquired, you get that. If you want a
         record of the runs, use :meth:`cron`.
         """
-        return self.lease(name, ttl, 0, **options)._skipping
+        given = self._options("skip", check_name(name), options)
+        return self.lease_class(self.database, given._replace(wait=0))._skipping
 
-    def shared(
-        self,
-        name: str,
-        ttl: Seconds = 30.0,
-        wait: Seconds | None = None,
-        *,
-        reentrant: bool = False,
-        fair: bool = False,
-        retry: RetryPolicy | None = None,
-        label: str | None = None,
-        renew: bool = True,
-        max_renewals: int | None = None,
-        max_hold: Seconds | None = None,
-        on_danger: Callable[[Danger], None] | None = None,
-        on_lost: Callable[[LockLost], None] | None = None,
-    ) -> SharedLease:
+    def shared(self, name: str, **options: Unpack[LeaseKeywords[None]]) -> SharedLease:
         """Return a lease on ``name`` that others may share: a reader-writer lock's reader.
 
         The writer takes the same name with :meth:`lease`: it holds the name alone, and while it
         waits no new readers get in. All arguments mean the same as for :meth:`lease`. See
         :class:`SharedLease`.
         """
-        lease = self.lease(
-            name,
-            ttl,
-            wait,
-            reentrant=reentrant,
-            fair=fair,
-            retry=retry,
-            label=label,
-            renew=renew,
-            max_renewals=max_renewals,
-            max_hold=max_hold,
-            on_danger=on_danger,
-            on_lost=on_lost,
-        )
-        return self.shared_class(self.database, lease._options)
+        return self.shared_class(self.database, self._options("shared", check_name(name), options))
 
-    def attach(
-        self,
-        text: str,
-        ttl: Seconds = 30.0,
-        *,
-        label: str | None = None,
-        renew: bool = True,
-        max_renewals: int | None = None,
-        max_hold: Seconds | None = None,
-        on_danger: Callable[[Danger], None] | None = None,
-        on_lost: Callable[[LockLost], None] | None = None,
-    ) -> AttachedLease:
+    def attach(self, text: str, **options: Unpack[AttachKeywords[None]]) -> AttachedLease:
         """Return a lease that continues a hold that another process has detached. No I/O.
 
         ``text`` is the result of :meth:`Lease.detach`. ``with`` and :meth:`Lease.acquire` attach
@@ -284,15 +229,8 @@ class Locks:
         All other arguments are as for :meth:`lease`. ``max_hold`` counts from when it is attached.
         """
         detached = Detached(*check_detached(text))
-        options = LeaseOptions(
-            detached.name,
-            plan(check_ttl(ttl), renew, max_renewals, max_hold),
-            self.retry,
-            label="" if label is None else check_label(label),
-            on_danger=None if on_danger is None else check_callback("on_danger", on_danger),
-            on_lost=None if on_lost is None else check_callback("on_lost", on_lost),
-        )
-        return self.attached_class(self.database, options, detached)
+        given = self._options("attach", detached.name, options)
+        return self.attached_class(self.database, given, detached)
 
     def detached(
         self,
@@ -344,8 +282,8 @@ class Locks:
     def row(
         self,
         name: str,
-        wait: Seconds | None = None,
         *,
+        wait: Seconds | None = None,
         on: Borrowable | None = None,
         retry: RetryPolicy | None = None,
     ) -> RowLock:
@@ -356,18 +294,7 @@ class Locks:
         """
         return self.row_class(self.database, name, wait, on, retry=self._policy(retry))
 
-    def election(
-        self,
-        name: str,
-        ttl: Seconds = 30.0,
-        *,
-        fair: bool = False,
-        retry: RetryPolicy | None = None,
-        label: str | None = None,
-        max_hold: Seconds | None = None,
-        on_danger: Callable[[Danger], None] | None = None,
-        on_lost: Callable[[LockLost], None] | None = None,
-    ) -> Election:
+    def election(self, name: str, **options: Unpack[ElectionKeywords[None]]) -> Election:
         """Return the election of the leader of ``name``. No I/O.
 
         The leader holds the lease on ``name``, so the arguments mean the same as for
@@ -375,17 +302,8 @@ class Locks:
         last renewal. Others see ``label`` as the leader's owner label. A term lasts at most
         ``max_hold`` seconds.
         """
-        lease = self.lease(
-            name,
-            ttl,
-            fair=fair,
-            retry=retry,
-            label=label,
-            max_hold=max_hold,
-            on_danger=on_danger,
-            on_lost=on_lost,
-        )
-        return self.election_class(self.database, lease._options)
+        given = self._options("election", check_name(name), options)
+        return self.election_class(self.database, given)
 
     def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> MultiLock:
         """Return the given locks as one lock.
@@ -396,20 +314,7 @@ class Locks:
         return MultiLock(locks, wait, self.database.runtime)
 
     def semaphore(
-        self,
-        name: str,
-        limit: int,
-        ttl: Seconds = 30.0,
-        wait: Seconds | None = None,
-        *,
-        fair: bool = False,
-        retry: RetryPolicy | None = None,
-        label: str | None = None,
-        renew: bool = True,
-        max_renewals: int | None = None,
-        max_hold: Seconds | None = None,
-        on_danger: Callable[[Danger], None] | None = None,
-        on_lost: Callable[[LockLost], None] | None = None,
+        self, name: str, limit: int, **options: Unpack[SemaphoreKeywords[None]]
     ) -> Semaphore:
         """Return a semaphore: at most ``limit`` holders at a time. ``limit`` is at most 1000.
 
@@ -421,36 +326,21 @@ class Locks:
         dblock stores the limit with the first use. A process that gives another limit gets
         LimitMismatch; :meth:`Semaphore.resize` changes the limit.
         """
-        lease = self.lease(
-            check_semaphore(name),
-            ttl,
-            wait,
-            fair=fair,
-            retry=retry,
-            label=label,
-            renew=renew,
-            max_renewals=max_renewals,
-            max_hold=max_hold,
-            on_danger=on_danger,
-            on_lost=on_lost,
-        )
+        given = self._options("semaphore", check_semaphore(name), options)
+        lease = self.lease_class(self.database, given)
         return self.semaphore_class(self.database, lease, check_limit(limit))
 
     def cron(
         self,
         name: str,
-        ttl: Seconds = 30.0,
-        wait: Seconds | None = 0.0,
         *,
+        wait: Seconds | None = 0.0,
         at_least: Seconds = 0.0,
         at_most: Seconds | None = None,
         once_per: str | None = None,
         once_for: str | None = None,
         tz: str | tzinfo | None = None,
-        retry: RetryPolicy | None = None,
-        label: str | None = None,
-        on_danger: Callable[[Danger], None] | None = None,
-        on_lost: Callable[[LockLost], None] | None = None,
+        **options: Unpack[CronKeywords[None]],
     ) -> Cron:
         """Return a decorator for a job that several processes start and one of them runs.
 
@@ -469,16 +359,8 @@ class Locks:
         dblock records how each run ended: :meth:`last_run`.
         """
         longest = check_max_hold(at_most, "at_most")
-        lease = self.lease(
-            name,
-            ttl,
-            wait,
-            retry=retry,
-            label=label,
-            max_hold=longest,
-            on_danger=on_danger,
-            on_lost=on_lost,
-        )
+        check_keywords("cron", options)
+        lease = self.lease(name, wait=wait, max_hold=longest, **options)
         return Cron(
             Job(
                 self.database,
@@ -488,7 +370,7 @@ class Locks:
                 once_per=once_per,
                 once_for=once_for,
                 tz=tz,
-                label=label,
+                label=options.get("label"),
             )
         )
 

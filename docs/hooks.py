@@ -22,6 +22,7 @@ from mkdocs.structure.pages import Page
 
 from dblock import __version__
 from dblock.cli.app import app
+from dblock.handles import options
 
 REFERENCE = Path(__file__).parent / "reference"
 WIDTH = 76  # of a signature: the page has room for it beside the table of contents
@@ -207,7 +208,7 @@ def signature(thing: Any, name: str) -> str | None:
         return f"class {name}({bases})" + (f":{body}" if body else "")
     if not callable(thing):
         return None
-    told = inspect.signature(thing)
+    told = with_options(inspect.signature(thing))
     if inspect.isclass(thing) and MADE_BY_OTHERS & set(told.parameters):
         return None
     parameters = [
@@ -221,6 +222,30 @@ def signature(thing: Any, name: str) -> str | None:
         arrow = "" if gives is inspect.Signature.empty else f" -> {gives}"
         line = "\n".join([f"{name}(", *(f"    {one}," for one in marked(parameters)), f"){arrow}"])
     return line.replace("'", '"')
+
+
+def with_options(told: inspect.Signature) -> inspect.Signature:
+    """Return a signature with the single options in the place of ``**options: Unpack[...]``."""
+    if "options" not in told.parameters:
+        return told
+    *others, last = told.parameters.values()
+    unpacked = re.fullmatch(r"Unpack\[(\w+)\[(\w+)\]\]", str(last.annotation))
+    if unpacked is None:
+        return told
+    keywords = getattr(options, unpacked[1])
+    defaults = inspect.signature(options.lease_options).parameters
+    single = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=defaults[name].default,
+            annotation=re.sub(r"\bR\b", unpacked[2], bare(annotation)),
+        )
+        for name, annotation in keywords.__annotations__.items()
+    ]
+    own = {parameter.name for parameter in others if parameter.kind is parameter.KEYWORD_ONLY}
+    single.sort(key=lambda one: list(defaults).index(one.name))
+    return told.replace(parameters=[*others, *(one for one in single if one.name not in own)])
 
 
 def marked(parameters: list[inspect.Parameter]) -> Iterator[str]:

@@ -123,6 +123,33 @@ def test_names(locks: Locks) -> None:
                 use(name)
 
 
+#: The text of a detached hold.
+DETACHED = f"{'0' * 32}.1.report"
+
+UNKNOWN = [
+    ("lease", "tll", ()),
+    ("shared", "tll", ()),
+    ("skip", "wait", ()),
+    ("attach", "fair", ()),
+    ("semaphore", "reentrant", (3,)),
+    ("election", "renew", ()),
+    ("cron", "max_hold", ()),
+]
+
+
+@pytest.mark.parametrize("made", [Locks, AsyncLocks])
+@pytest.mark.parametrize(("maker", "option", "more"), UNKNOWN, ids=[one[0] for one in UNKNOWN])
+def test_options_that_a_maker_does_not_take(
+    made: Callable[..., Any], maker: str, option: str, more: tuple[object, ...]
+) -> None:
+    driver = "+aiosqlite" if made is AsyncLocks else ""
+    locks = made(f"sqlite{driver}:////nowhere/file")
+    with pytest.raises(
+        TypeError, match=rf"^{maker}\(\) has no option '{option}'; its .*label.*ttl"
+    ):
+        getattr(locks, maker)(DETACHED if maker == "attach" else "report", *more, **{option: 1})
+
+
 def test_ttls(locks: Locks) -> None:
     for ttl, error, message in WRONG_TTLS:
         with pytest.raises(error, match=message):

@@ -1,15 +1,48 @@
-"""The bodies of ``async with`` that a loss cancels, as :func:`asyncio.timeout` does."""
+"""Callbacks that run in the event loop, and bodies of ``async with`` that a loss cancels."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from ..arguments import check_callback
+from ..decorating import is_coroutine_function
 from ..errors import LockLost
+from ..holding.keeper import logger
 from ..holding.lease_hold import LeaseHold
-from .bridge import this_task, whose
+from .bridge import leave, this_task, whose
+
+T = TypeVar("T")
+
+#: The options of a handle that are callbacks.
+CALLBACKS = ("on_danger", "on_lost")
+
+
+def awaited(options: Mapping[str, Any]) -> dict[str, Callable[[Any], object]]:
+    """Return the callbacks among the options, as dblock calls them: a coroutine function runs in a
+    task. Raises TypeError."""
+    return {
+        what: _awaited(what, options[what]) for what in CALLBACKS if options.get(what) is not None
+    }
+
+
+def _awaited(what: str, callback: Callable[[T], object]) -> Callable[[T], object]:
+    if not is_coroutine_function(callback):
+        return check_callback(what, callback)
+
+    def begin(event: T) -> None:
+        leave(asyncio.get_running_loop().create_task(_logged(callback, event)))
+
+    return begin
+
+
+async def _logged(callback: Callable[[T], Any], event: T) -> None:
+    try:
+        await callback(event)
+    except Exception:
+        logger.exception("a callback of a lease failed")
 
 
 class Bodies:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
@@ -43,10 +43,11 @@ class AsyncElection(AsyncSurface[Election]):
     """An election, made by :meth:`AsyncLocks.election`; see :class:`dblock.Election`."""
 
     def __init__(
-        self, home: Home, sync: Election, *, cancel_on_loss: bool, **callbacks: Any
+        self, home: Home, sync: Election, cancel_on_loss: bool, callbacks: Mapping[str, Any]
     ) -> None:
         super().__init__(home, sync)
-        self._options = {"cancel_on_loss": cancel_on_loss, **callbacks}
+        self._cancel_on_loss = cancel_on_loss
+        self._callbacks = callbacks
 
     @property
     def name(self) -> str:
@@ -72,7 +73,10 @@ class AsyncElection(AsyncSurface[Election]):
         return term
 
     def _stand(self) -> AsyncLeadership:
-        return AsyncLeadership(self._home, self.sync.stand, **self._options)
+        def stand(_: str, **callbacks: Any) -> Leadership:
+            return self.sync.stand(**callbacks)
+
+        return AsyncLeadership(self._home, stand, self.name, self._cancel_on_loss, self._callbacks)
 
     async def run(self, work: Callable[[AsyncLeadership], Awaitable[T]]) -> T:
         """Campaign for ever, and await ``work`` with each term; see :meth:`dblock.Election.run`.

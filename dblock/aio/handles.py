@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
@@ -16,7 +16,7 @@ from ..handles.lease import Lease
 from ..handles.multi import MultiLock
 from ..handles.row import RowLock
 from ..handles.semaphore import Semaphore
-from .bodies import Bodies
+from .bodies import Bodies, awaited
 from .borrowing import AsyncBorrowable, sync_of
 
 if TYPE_CHECKING:
@@ -106,15 +106,20 @@ class AsyncHolder(AsyncHandle[L], ABC):
     """A lock that is lost if nobody renews it, and whose body a loss can cancel."""
 
     def __init__(
-        self, home: Home, make: Callable[..., L], *, cancel_on_loss: bool, **options: Any
+        self,
+        home: Home,
+        make: Callable[..., L],
+        name: str,
+        cancel_on_loss: bool,
+        options: Mapping[str, Any],
     ) -> None:
-        self._bodies = Bodies(options["on_lost"]) if cancel_on_loss else None
+        """``make`` returns the sync handle for ``name`` and ``options``."""
+        callbacks = awaited(options)
+        self._bodies = Bodies(callbacks.get("on_lost")) if cancel_on_loss else None
         if self._bodies is not None:
-            options["on_lost"] = self._bodies.lose
-        for callback in ("on_danger", "on_lost"):
-            if options[callback] is not None:
-                options[callback] = home.here(options[callback])
-        super().__init__(home, make(**options))
+            callbacks["on_lost"] = self._bodies.lose
+        here = {what: home.here(callback) for what, callback in callbacks.items()}
+        super().__init__(home, make(name, **{**options, **here}))
 
     # --- a body that is cancelled when the lease is lost -------------------------------------
 
@@ -281,13 +286,7 @@ class AsyncSemaphore(AsyncHolder[Semaphore]):
     @property
     def slot(self) -> AsyncLease:
         """The calling task's newest slot, or else the handle's newest. Raises NotHeld."""
-        return AsyncLease(
-            self._home,
-            lambda slot=self.sync.slot, **_: slot,
-            cancel_on_loss=False,
-            on_danger=None,
-            on_lost=None,
-        )
+        return AsyncLease(self._home, lambda _: self.sync.slot, self.name, False, {})
 
     async def __aenter__(self) -> AsyncLease:  # type: ignore[override]  # as the sync one
         await super().__aenter__()

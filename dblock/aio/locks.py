@@ -8,26 +8,32 @@ from collections.abc import Awaitable, Callable, Coroutine
 from datetime import tzinfo
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, Unpack
 
 from sqlalchemy.engine import URL, Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from ..arguments import Seconds, check_callback, check_max_hold
-from ..decorating import is_coroutine_function
-from ..errors import LockLost
+from ..arguments import Seconds, check_max_hold
 from ..handles.cron import Job
+from ..handles.options import (
+    AttachKeywords,
+    CronKeywords,
+    ElectionKeywords,
+    LeaseKeywords,
+    SemaphoreKeywords,
+    SkipKeywords,
+    check_keywords,
+)
 from ..holding.database import Database
-from ..holding.keeper import logger
 from ..io.address import address
 from ..io.target import resolve
 from ..lock_state import LockState, RunState
 from ..locks import Locks
 from ..policy import RetryPolicy, Timeouts
-from ..protocol.schedule import Danger
 from ..protocol.state import Pruned
 from . import bridge
 from .adapters import ASYNC_ADAPTERS
+from .bodies import awaited
 from .borrowing import AsyncBorrowable, sync_of
 from .counter import AsyncCounter
 from .cron import AsyncCron
@@ -55,21 +61,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 Told = TypeVar("Told")
-
-
-class AsyncLeaseKeywords(TypedDict, total=False):
-    """The keywords of :meth:`AsyncLocks.lease`."""
-
-    reentrant: bool
-    fair: bool
-    retry: RetryPolicy | None
-    label: str | None
-    renew: bool
-    max_renewals: int | None
-    max_hold: Seconds | None
-    on_danger: Callable[[Danger], object] | None
-    on_lost: Callable[[LockLost], object] | None
-    cancel_on_loss: bool
 
 
 def _create(url: URL, **options: Any) -> Engine:
@@ -154,21 +145,7 @@ class AsyncLocks:
     # --- the strategies ----------------------------------------------------------------------
 
     def lease(
-        self,
-        name: str,
-        ttl: Seconds = 30.0,
-        wait: Seconds | None = None,
-        *,
-        reentrant: bool = False,
-        fair: bool = False,
-        retry: RetryPolicy | None = None,
-        label: str | None = None,
-        renew: bool = True,
-        max_renewals: int | None = None,
-        max_hold: Seconds | None = None,
-        on_danger: Callable[[Danger], object] | None = None,
-        on_lost: Callable[[LockLost], object] | None = None,
-        cancel_on_loss: bool = False,
+        self, name: str, *, cancel_on_loss: bool = False, **options: Unpack[LeaseKeywords[object]]
     ) -> AsyncLease:
         """Return a lease on ``name``; see :meth:`dblock.Locks.lease` for the arguments.
 
@@ -181,103 +158,36 @@ class AsyncLocks:
         and ``async with`` raises LockLost. It works like :func:`asyncio.timeout`: a cancellation
         from another source stays a CancelledError.
         """
-        return AsyncLease(
-            self._home,
-            self.sync.lease,
-            name=name,
-            ttl=ttl,
-            wait=wait,
-            reentrant=reentrant,
-            fair=fair,
-            retry=retry,
-            label=label,
-            renew=renew,
-            max_renewals=max_renewals,
-            max_hold=max_hold,
-            on_danger=_awaited("on_danger", on_danger),
-            on_lost=_awaited("on_lost", on_lost),
-            cancel_on_loss=cancel_on_loss,
-        )
+        return AsyncLease(self._home, self.sync.lease, name, cancel_on_loss, options)
 
     def skip(
-        self, name: str, ttl: Seconds = 30.0, **options: Unpack[AsyncLeaseKeywords]
+        self, name: str, *, cancel_on_loss: bool = False, **options: Unpack[SkipKeywords[object]]
     ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, T | None]]]:
         """Decorate a coroutine function: it holds a lease while it runs. While another
         holder has the lease, a call does nothing and returns None.
 
         See :meth:`dblock.Locks.skip`. The ``options`` are as in :meth:`lease`.
         """
-        return self.lease(name, ttl, 0, **options)._skipping
+        check_keywords("skip", options)
+        return self.lease(name, cancel_on_loss=cancel_on_loss, wait=0, **options)._skipping
 
     def shared(
-        self,
-        name: str,
-        ttl: Seconds = 30.0,
-        wait: Seconds | None = None,
-        *,
-        reentrant: bool = False,
-        fair: bool = False,
-        retry: RetryPolicy | None = None,
-        label: str | None = None,
-        renew: bool = True,
-        max_renewals: int | None = None,
-        max_hold: Seconds | None = None,
-        on_danger: Callable[[Danger], object] | None = None,
-        on_lost: Callable[[LockLost], object] | None = None,
-        cancel_on_loss: bool = False,
+        self, name: str, *, cancel_on_loss: bool = False, **options: Unpack[LeaseKeywords[object]]
     ) -> AsyncSharedLease:
         """Return a lease on ``name`` that others may share; see :meth:`dblock.Locks.shared`.
 
         ``cancel_on_loss`` and the callbacks are as for :meth:`lease`.
         """
-        return AsyncSharedLease(
-            self._home,
-            self.sync.shared,
-            name=name,
-            ttl=ttl,
-            wait=wait,
-            reentrant=reentrant,
-            fair=fair,
-            retry=retry,
-            label=label,
-            renew=renew,
-            max_renewals=max_renewals,
-            max_hold=max_hold,
-            on_danger=_awaited("on_danger", on_danger),
-            on_lost=_awaited("on_lost", on_lost),
-            cancel_on_loss=cancel_on_loss,
-        )
+        return AsyncSharedLease(self._home, self.sync.shared, name, cancel_on_loss, options)
 
     def attach(
-        self,
-        text: str,
-        ttl: Seconds = 30.0,
-        *,
-        label: str | None = None,
-        renew: bool = True,
-        max_renewals: int | None = None,
-        max_hold: Seconds | None = None,
-        on_danger: Callable[[Danger], object] | None = None,
-        on_lost: Callable[[LockLost], object] | None = None,
-        cancel_on_loss: bool = False,
+        self, text: str, *, cancel_on_loss: bool = False, **options: Unpack[AttachKeywords[object]]
     ) -> AsyncLease:
         """Return a lease that continues a detached hold; see :meth:`dblock.Locks.attach`.
 
         ``cancel_on_loss`` and the callbacks are as for :meth:`lease`.
         """
-        return AsyncLease(
-            self._home,
-            self.sync.attach,
-            text=text,
-            ttl=ttl,
-            label=label,
-            renew=renew,
-            max_renewals=max_renewals,
-            max_hold=max_hold,
-            on_danger=_awaited("on_danger", on_danger),
-            on_lost=_awaited("on_lost", on_lost),
-            cancel_on_loss=cancel_on_loss,
-        )
+        return AsyncLease(self._home, self.sync.attach, text, cancel_on_loss, options)
 
     def detached(
         self,
@@ -306,8 +216,8 @@ class AsyncLocks:
     def row(
         self,
         name: str,
-        wait: Seconds | None = None,
         *,
+        wait: Seconds | None = None,
         on: AsyncBorrowable | None = None,
         retry: RetryPolicy | None = None,
     ) -> AsyncRowLock:
@@ -317,32 +227,23 @@ class AsyncLocks:
         lock has its own transaction. See :meth:`dblock.Locks.row`.
         """
         given = None if on is None else sync_of(on)
-        return AsyncRowLock(self._home, self.sync.row(name, wait, on=given, retry=retry))
+        return AsyncRowLock(self._home, self.sync.row(name, wait=wait, on=given, retry=retry))
 
     def election(
         self,
         name: str,
-        ttl: Seconds = 30.0,
         *,
-        fair: bool = False,
-        retry: RetryPolicy | None = None,
-        label: str | None = None,
-        max_hold: Seconds | None = None,
-        on_danger: Callable[[Danger], object] | None = None,
-        on_lost: Callable[[LockLost], object] | None = None,
         cancel_on_loss: bool = False,
+        **options: Unpack[ElectionKeywords[object]],
     ) -> AsyncElection:
         """Return the election of the leader of ``name``; see :meth:`dblock.Locks.election`.
 
         ``on_danger``, ``on_lost`` and ``cancel_on_loss`` are as for :meth:`lease`.
         """
-        return AsyncElection(
-            self._home,
-            self.sync.election(name, ttl, fair=fair, retry=retry, label=label, max_hold=max_hold),
-            on_danger=_awaited("on_danger", on_danger),
-            on_lost=_awaited("on_lost", on_lost),
-            cancel_on_loss=cancel_on_loss,
-        )
+        callbacks = awaited(options)
+        given: Any = {**options, **dict.fromkeys(callbacks)}
+        election = self.sync.election(name, **given)
+        return AsyncElection(self._home, election, cancel_on_loss, callbacks)
 
     def all(self, *locks: AsyncLease | AsyncRowLock, wait: Seconds | None = None) -> AsyncMultiLock:
         """Return the given locks as one lock; see :meth:`dblock.Locks.all`."""
@@ -357,57 +258,29 @@ class AsyncLocks:
         self,
         name: str,
         limit: int,
-        ttl: Seconds = 30.0,
-        wait: Seconds | None = None,
         *,
-        fair: bool = False,
-        retry: RetryPolicy | None = None,
-        label: str | None = None,
-        renew: bool = True,
-        max_renewals: int | None = None,
-        max_hold: Seconds | None = None,
-        on_danger: Callable[[Danger], object] | None = None,
-        on_lost: Callable[[LockLost], object] | None = None,
         cancel_on_loss: bool = False,
+        **options: Unpack[SemaphoreKeywords[object]],
     ) -> AsyncSemaphore:
         """Return a semaphore; see :meth:`dblock.Locks.semaphore` for the arguments.
 
         ``on_danger``, ``on_lost`` and ``cancel_on_loss`` are as for :meth:`lease`.
         """
-        return AsyncSemaphore(
-            self._home,
-            self.sync.semaphore,
-            name=name,
-            limit=limit,
-            ttl=ttl,
-            wait=wait,
-            fair=fair,
-            retry=retry,
-            label=label,
-            renew=renew,
-            max_renewals=max_renewals,
-            max_hold=max_hold,
-            on_danger=_awaited("on_danger", on_danger),
-            on_lost=_awaited("on_lost", on_lost),
-            cancel_on_loss=cancel_on_loss,
-        )
+        make = partial(self.sync.semaphore, limit=limit)
+        return AsyncSemaphore(self._home, make, name, cancel_on_loss, options)
 
     def cron(
         self,
         name: str,
-        ttl: Seconds = 30.0,
-        wait: Seconds | None = 0.0,
         *,
+        wait: Seconds | None = 0.0,
         at_least: Seconds = 0.0,
         at_most: Seconds | None = None,
         once_per: str | None = None,
         once_for: str | None = None,
         tz: str | tzinfo | None = None,
-        retry: RetryPolicy | None = None,
-        label: str | None = None,
-        on_danger: Callable[[Danger], object] | None = None,
-        on_lost: Callable[[LockLost], object] | None = None,
         cancel_on_loss: bool = False,
+        **options: Unpack[CronKeywords[object]],
     ) -> AsyncCron:
         """Return a decorator for a coroutine function that is a job; see :meth:`dblock.Locks.cron`.
 
@@ -415,16 +288,9 @@ class AsyncLocks:
         over, and the call raises LockLost.
         """
         longest = check_max_hold(at_most, "at_most")
+        check_keywords("cron", options)
         lease = self.lease(
-            name,
-            ttl,
-            wait,
-            retry=retry,
-            label=label,
-            max_hold=longest,
-            on_danger=on_danger,
-            on_lost=on_lost,
-            cancel_on_loss=cancel_on_loss,
+            name, wait=wait, max_hold=longest, cancel_on_loss=cancel_on_loss, **options
         )
         job = Job(
             self.database,
@@ -434,7 +300,7 @@ class AsyncLocks:
             once_per=once_per,
             once_for=once_for,
             tz=tz,
-            label=label,
+            label=options.get("label"),
         )
         return AsyncCron(self._home, lease, job)
 
@@ -536,23 +402,3 @@ class AsyncLocks:
 async def _close(database: Database) -> None:
     database.close()
     await bridge.drain()
-
-
-async def _logged(callback: Callable[[Told], Any], told: Told) -> None:
-    try:
-        await callback(told)
-    except Exception:
-        logger.exception("a callback of a lease failed")
-
-
-def _awaited(
-    what: str, callback: Callable[[Told], object] | None
-) -> Callable[[Told], object] | None:
-    """Return a callback as dblock calls it. A coroutine function runs in a task."""
-    if callback is None or not is_coroutine_function(callback):
-        return check_callback(what, callback)
-
-    def begin(told: Told) -> None:
-        bridge.leave(asyncio.get_running_loop().create_task(_logged(callback, told)))
-
-    return begin

@@ -253,7 +253,13 @@ def run(
             )
             if slots is None:
                 lease = (locks.shared if shared else locks.lease)(
-                    name, ttl, patience, label=label, max_hold=at_most, fair=fair, on_lost=note
+                    name,
+                    ttl=ttl,
+                    wait=patience,
+                    label=label,
+                    max_hold=at_most,
+                    fair=fair,
+                    on_lost=note,
                 )
                 job = make_job(lease)
                 slot = job.slot()
@@ -264,8 +270,8 @@ def run(
                 semaphore = locks.semaphore(
                     name,
                     slots,
-                    ttl,
-                    patience,
+                    ttl=ttl,
+                    wait=patience,
                     fair=fair,
                     label=label,
                     max_hold=at_most,

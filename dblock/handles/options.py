@@ -1,58 +1,115 @@
-"""What a lease was asked for with."""
+"""The options of leases, and of every other maker that takes some of them. They are named here.
+
+A maker takes ``**options: Unpack[LeaseKeywords]`` and passes them on. So a new option is a line in
+one of these classes, a parameter of :func:`lease_options`, and a field of :class:`LeaseOptions` or
+of :class:`~dblock.protocol.schedule.Plan`. :meth:`.Locks.lease` documents all of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar
 
-from ..arguments import Seconds, check_max_hold, check_max_renewals, check_renew
+from ..arguments import (
+    Seconds,
+    check_callback,
+    check_fair,
+    check_label,
+    check_max_hold,
+    check_max_renewals,
+    check_renew,
+    check_ttl,
+)
 from ..protocol.schedule import Danger, Plan
 
 if TYPE_CHECKING:
     from ..errors import LockLost
     from ..policy import RetryPolicy
 
+R = TypeVar("R")
 
-class AttachKeywords(TypedDict, total=False):
-    """The keywords of :meth:`.Locks.attach`."""
 
+class Kept(TypedDict, Generic[R], total=False):
+    """The options of every hold that dblock keeps.
+
+    ``R`` is the result of the callbacks: None in threads. In tasks they may be coroutine functions.
+    """
+
+    ttl: Seconds
     label: str | None
+    on_danger: Callable[[Danger], R] | None
+    on_lost: Callable[[LockLost], R] | None
+
+
+class Renewed(TypedDict, total=False):
+    """The options of holds whose renewals the caller may limit."""
+
     renew: bool
     max_renewals: int | None
+
+
+class Ended(TypedDict, total=False):
+    """The option of holds that end after a time."""
+
     max_hold: Seconds | None
-    on_danger: Callable[[Danger], None] | None
-    on_lost: Callable[[LockLost], None] | None
 
 
-class SlotKeywords(AttachKeywords, total=False):
-    """Those of :meth:`.Locks.semaphore`."""
+class Tried(TypedDict, total=False):
+    """The options of tries that may be refused."""
 
     fair: bool
     retry: RetryPolicy | None
 
 
-class LeaseKeywords(SlotKeywords, total=False):
-    """Those of :meth:`.Locks.lease` and of what makes one by it."""
+class AttachKeywords(Kept[R], Renewed, Ended, Generic[R], total=False):
+    """The options of :meth:`.Locks.attach`."""
+
+
+class SkipKeywords(AttachKeywords[R], Tried, Generic[R], total=False):
+    """The options of :meth:`.Locks.skip`."""
 
     reentrant: bool
 
 
-class ElectionKeywords(TypedDict, total=False):
-    """Those of :meth:`.Locks.election`."""
+class LeaseKeywords(SkipKeywords[R], Generic[R], total=False):
+    """The options of :meth:`.Locks.lease` and :meth:`.Locks.shared`."""
 
-    fair: bool
-    retry: RetryPolicy | None
-    label: str | None
-    max_hold: Seconds | None
-    on_danger: Callable[[Danger], None] | None
-    on_lost: Callable[[LockLost], None] | None
+    wait: Seconds | None
+
+
+class SemaphoreKeywords(AttachKeywords[R], Tried, Generic[R], total=False):
+    """The options of :meth:`.Locks.semaphore`."""
+
+    wait: Seconds | None
+
+
+class ElectionKeywords(Kept[R], Tried, Ended, Generic[R], total=False):
+    """The options of :meth:`.Locks.election`."""
+
+
+class CronKeywords(Kept[R], Tried, Generic[R], total=False):
+    """The options of :meth:`.Locks.cron` that are those of a lease."""
+
+
+_TAKEN = {
+    maker: frozenset(keywords.__annotations__)
+    for maker, keywords in {
+        "lease": LeaseKeywords,
+        "shared": LeaseKeywords,
+        "skip": SkipKeywords,
+        "attach": AttachKeywords,
+        "semaphore": SemaphoreKeywords,
+        "election": ElectionKeywords,
+        "cron": CronKeywords,
+    }.items()
+}
 
 
 class LeaseOptions(NamedTuple):
-    """The arguments of :meth:`.Locks.lease`.
+    """The options of a lease, checked, with defaults for those that were not given.
 
-    All of them have been checked but ``wait``, which every handle checks.
+    Only ``wait`` is unchecked: every handle checks it.
     """
 
     name: str
@@ -64,6 +121,47 @@ class LeaseOptions(NamedTuple):
     label: str = ""
     on_danger: Callable[[Danger], None] | None = None
     on_lost: Callable[[LockLost], None] | None = None
+
+
+def check_keywords(maker: str, given: Mapping[str, Any]) -> None:
+    """Raise TypeError for an option that this maker of :class:`.Locks` does not take."""
+    unknown = given.keys() - _TAKEN[maker]
+    if unknown:
+        taken = ", ".join(sorted(_TAKEN[maker]))
+        raise TypeError(f"{maker}() has no option {min(unknown)!r}; its options are {taken}")
+
+
+def lease_options(
+    name: str,
+    policy: Callable[[RetryPolicy | None], RetryPolicy],
+    *,
+    ttl: Seconds = 30.0,
+    wait: Seconds | None = None,
+    reentrant: bool = False,
+    fair: bool = False,
+    retry: RetryPolicy | None = None,
+    label: str | None = None,
+    renew: bool = True,
+    max_renewals: int | None = None,
+    max_hold: Seconds | None = None,
+    on_danger: Callable[[Danger], None] | None = None,
+    on_lost: Callable[[LockLost], None] | None = None,
+) -> LeaseOptions:
+    """Check the options of a lease on ``name``, which was checked before.
+
+    ``policy`` returns the policy of these Locks in place of None. Raises TypeError and ValueError.
+    """
+    return LeaseOptions(
+        name,
+        plan(check_ttl(ttl), renew, max_renewals, max_hold),
+        policy(retry),
+        wait,
+        reentrant,
+        fair is not False and check_fair(fair),
+        "" if label is None else check_label(label),
+        None if on_danger is None else check_callback("on_danger", on_danger),
+        None if on_lost is None else check_callback("on_lost", on_lost),
+    )
 
 
 @lru_cache(maxsize=64, typed=True)

@@ -32,7 +32,7 @@ class Another:
         locks = Locks(store.engine)
         locks.lease_class = _Lease
         self._stop = stand_in(self._process, locks)
-        self._lease = locks.lease(name, ttl)
+        self._lease = locks.lease(name, ttl=ttl)
 
     def __repr__(self) -> str:
         return f"<Another {'with' if self.held else 'without'} {self.name!r}>"

@@ -44,7 +44,7 @@ NEW = {
     "AsyncLocks": {"keeper"},
     **{
         f"AsyncLocks.{kind}": {"cancel_on_loss"}
-        for kind in ("attach", "cron", "election", "lease", "semaphore", "shared")
+        for kind in ("attach", "cron", "election", "lease", "semaphore", "shared", "skip")
     },
 }
 

@@ -164,7 +164,7 @@ def test_a_cancelled_wait_holds_nothing(
     async def main() -> None:
         async with AsyncLocks(url, retry=EAGER) as locks:
             waiter = lock(locks, mode, fair=True)
-            with direct.lease(NAME, LONG):
+            with direct.lease(NAME, ttl=LONG):
                 waiting = asyncio.create_task(waiter.acquire())
                 await queue(engine, direct)
                 waiting.cancel()

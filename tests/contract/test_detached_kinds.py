@@ -30,7 +30,7 @@ def test_a_slot(locks: Locks, others: Locks, engine: Engine) -> None:
     assert (slot.fence, slot.repeated) == (2, False)
     again = others.detached_semaphore("api", 2, TOKEN).take(2 * LONG)
     assert (again.name, again.fence, again.repeated) == (slot.name, 2, True)
-    other = others.semaphore("api", 2, LONG, wait=0)
+    other = others.semaphore("api", 2, ttl=LONG, wait=0)
     with other as another:
         assert {slot.name, another.name} == {"api#1", "api#2"}
         with pytest.raises(NotAcquired, match="all 2 were held") as raised:
@@ -63,7 +63,7 @@ def test_two_calls_wait_for_a_slot_with_one_token(
     locks: Locks, new_locks: NewLocks, engine: Engine, threads: Threads
 ) -> None:
     first = locks.detached_semaphore("api", 2, ANOTHER).take(LONG)
-    with locks.semaphore("api", 2, LONG, wait=0):
+    with locks.semaphore("api", 2, ttl=LONG, wait=0):
 
         def take() -> DetachedHold:
             return new_locks().detached_semaphore("api", 2, TOKEN).take(20 * LONG, SECONDS)
@@ -75,7 +75,7 @@ def test_two_calls_wait_for_a_slot_with_one_token(
     slots = [one.result(SECONDS) for one in running]  # the second is offered the other slot
     assert {slot.name for slot in slots} == {first.name}
     assert sorted(slot.repeated for slot in slots) == [False, True]
-    with locks.semaphore("api", 2, LONG, wait=SECONDS) as other:
+    with locks.semaphore("api", 2, ttl=LONG, wait=SECONDS) as other:
         assert other.name != first.name
 
 
@@ -111,7 +111,7 @@ def test_a_share(locks: Locks, others: Locks) -> None:
     assert again.take(LONG).repeated
     assert again.renew(2 * LONG).fence == 1
     assert locks.show("doc").readers == 2
-    with others.shared("doc", LONG, wait=0) as reader:
+    with others.shared("doc", ttl=LONG, wait=0) as reader:
         assert reader.fence == 1
         with pytest.raises(NotAcquired):
             others.detached("doc").take(LONG)

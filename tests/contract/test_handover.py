@@ -372,7 +372,7 @@ def test_bad_arguments(locks: Locks) -> None:
             locks.attach(text)  # type: ignore[arg-type]
     text = f"{TOKEN}.1.report"
     with pytest.raises(ValueError, match="at least"):
-        locks.attach(text, 0)
+        locks.attach(text, ttl=0)
     with pytest.raises(ValueError, match="at least"):
         locks.attach(text, max_hold=0)
     with pytest.raises(TypeError, match="on_lost"):

@@ -117,7 +117,7 @@ def test_released_by_force_and_taken_by_who_waits(
 
 def test_taken_over_after_it_ran_out(locks: Locks, others: Locks) -> None:
     """Whether another had it before its time was over tells when that one's hold began."""
-    lease, later = locks.lease("report", ttl=SHORT, renew=False), others.lease("report", LONG)
+    lease, later = locks.lease("report", ttl=SHORT, renew=False), others.lease("report", ttl=LONG)
     start = clock.now()
     assert lease.acquire()
     held, token = Held(lease.fence, Term(start, SHORT)), lease.token

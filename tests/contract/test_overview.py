@@ -50,7 +50,11 @@ def test_a_waiter_that_gives_up_is_told_whose_row_lock_it_is(
     with locks.row("order"):
         seen = others.show("order").row_lock
         for wait in (0.0, MOMENT):
-            lock = others.row("order", wait) if kind == "row" else others.lease("order", LONG, wait)
+            lock = (
+                others.row("order", wait=wait)
+                if kind == "row"
+                else others.lease("order", ttl=LONG, wait=wait)
+            )
             with pytest.raises(NotAcquired) as told:
                 threads.run(lock.__enter__)
             if wait and seen is not None:

@@ -67,35 +67,35 @@ def crowd(new_locks: NewLocks, threads: Threads, modes: list[str], times: int = 
 
 def test_kazoo_read_lock(new_locks: NewLocks) -> None:
     """It is had, not again by the same caller, by another client, and not by a writer."""
-    one, two = (new_locks().shared(NAME, LONG) for _ in range(2))
+    one, two = (new_locks().shared(NAME, ttl=LONG) for _ in range(2))
     for reader in (one, two):
         assert reader.acquire(blocking=False)
         assert reader.held
         assert not reader.acquire(blocking=False)
-    assert not new_locks().lease(NAME, LONG).acquire(blocking=False)
+    assert not new_locks().lease(NAME, ttl=LONG).acquire(blocking=False)
 
 
 def test_kazoo_write_lock(locks: Locks, others: Locks) -> None:
-    writer = locks.lease(NAME, LONG)
+    writer = locks.lease(NAME, ttl=LONG)
     assert writer.acquire(blocking=False)
     assert writer.held
     assert not writer.acquire(blocking=False)
-    assert not others.shared(NAME, LONG).acquire(blocking=False)
+    assert not others.shared(NAME, ttl=LONG).acquire(blocking=False)
 
 
 def test_kazoo_rw_lock(new_locks: NewLocks, engine: Engine, threads: Threads) -> None:
     """A reader and then a writer wait for a writer: they have it in this order, one by one."""
     locks, order, go_on = new_locks(), [], threading.Event()
-    first = locks.lease(NAME, LONG)
+    first = locks.lease(NAME, ttl=LONG)
     first.acquire()
 
     def read() -> None:
-        with new_locks().shared(NAME, LONG, SECONDS):
+        with new_locks().shared(NAME, ttl=LONG, wait=SECONDS):
             order.append("reader")
             go_on.wait(SECONDS)
 
     def write() -> None:
-        with new_locks().lease(NAME, LONG, SECONDS):
+        with new_locks().lease(NAME, ttl=LONG, wait=SECONDS):
             order.append("writer")
 
     reading = threads.start(read)
@@ -116,9 +116,9 @@ def test_kazoo_rw_lock(new_locks: NewLocks, engine: Engine, threads: Threads) ->
 
 
 def test_fasteners_lock(locks: Locks) -> None:
-    with locks.lease(NAME, LONG):
+    with locks.lease(NAME, ttl=LONG):
         pass
-    with locks.shared(NAME, LONG):
+    with locks.shared(NAME, ttl=LONG):
         pass
 
 
@@ -150,7 +150,7 @@ def test_fasteners_abort(locks: Locks, others: Locks, mode: str) -> None:
     with pytest.raises(ZeroDivisionError), held:
         raise ZeroDivisionError
     assert not held.held
-    assert others.lease(NAME, LONG).acquire(blocking=False)
+    assert others.lease(NAME, ttl=LONG).acquire(blocking=False)
 
 
 @pytest.mark.parametrize("chaotic", ["shared", "lease"])
@@ -178,9 +178,9 @@ def test_fasteners_double_reader_beside_a_writer(
     locks: Locks, others: Locks, engine: Engine, threads: Threads
 ) -> None:
     """A reader may read again while a writer waits, if it is to be reentrant."""
-    reader = locks.shared(NAME, LONG, reentrant=True)
+    reader = locks.shared(NAME, ttl=LONG, reentrant=True)
     with reader:
-        writing = threads.start(others.lease(NAME, LONG).acquire, timeout=SECONDS)
+        writing = threads.start(others.lease(NAME, ttl=LONG).acquire, timeout=SECONDS)
         eventually(lambda: queues(engine, locks, NAME))
         with reader:
             assert not writing.done()
@@ -194,12 +194,12 @@ def test_fasteners_double(locks: Locks, others: Locks, mode: str) -> None:
         with again:
             assert again.held
         assert again.held
-        assert not others.lease(NAME, LONG).acquire(blocking=False)
+        assert not others.lease(NAME, ttl=LONG).acquire(blocking=False)
     assert not again.held
 
 
 def test_fasteners_reader_to_writer(locks: Locks) -> None:
-    reader, writer = locks.shared(NAME, LONG), locks.lease(NAME, LONG)
+    reader, writer = locks.shared(NAME, ttl=LONG), locks.lease(NAME, ttl=LONG)
     with reader:
         with pytest.raises(DeadlockDetected), writer:
             raise AssertionError("not reached")
@@ -209,8 +209,8 @@ def test_fasteners_reader_to_writer(locks: Locks) -> None:
 
 def test_fasteners_writer_to_reader(locks: Locks) -> None:
     """There a writer may read too. Here it may not: it reads as the writer that it is."""
-    with locks.lease(NAME, LONG) as writer:
-        with pytest.raises(DeadlockDetected), locks.shared(NAME, LONG):
+    with locks.lease(NAME, ttl=LONG) as writer:
+        with pytest.raises(DeadlockDetected), locks.shared(NAME, ttl=LONG):
             raise AssertionError("not reached")
         assert writer.held
 
@@ -230,14 +230,14 @@ def test_fasteners_is_free_after_a_crash(
     """When its TTL is over; with processes that are killed in `tests/processes/test_shared.py`."""
     lock(locks, mode).acquire()
     expire(engine, locks, NAME)
-    assert others.lease(NAME, LONG).acquire(timeout=SECONDS)
+    assert others.lease(NAME, ttl=LONG).acquire(timeout=SECONDS)
 
 
 # --- filelock: ReadWriteLock ---------------------------------------------------------------------
 
 
 def test_filelock_read_locks_are_shared(locks: Locks, others: Locks) -> None:
-    with locks.shared(NAME, LONG) as one, others.shared(NAME, LONG, 0) as two:
+    with locks.shared(NAME, ttl=LONG) as one, others.shared(NAME, ttl=LONG, wait=0) as two:
         assert one.held
         assert two.held
 
@@ -261,12 +261,12 @@ def test_filelock_write_non_starvation(
 ) -> None:
     """In a chain of readers, each of whom comes before the last one goes, a writer comes too."""
     locks = new_locks()
-    reader = locks.shared(NAME, LONG)
+    reader = locks.shared(NAME, ttl=LONG)
     reader.acquire()
-    writing = threads.start(new_locks().lease(NAME, LONG).acquire, timeout=SECONDS)
+    writing = threads.start(new_locks().lease(NAME, ttl=LONG).acquire, timeout=SECONDS)
     eventually(lambda: queues(engine, locks, NAME))
     for _ in range(3):
-        assert not new_locks().shared(NAME, LONG).acquire(blocking=False)
+        assert not new_locks().shared(NAME, ttl=LONG).acquire(blocking=False)
     reader.release()
     assert writing.result(SECONDS)
 
@@ -280,16 +280,16 @@ def test_filelock_mode_transition_prohibited(locks: Locks, mode: str) -> None:
 
 def test_filelock_timeout_behavior(locks: Locks, others: Locks) -> None:
     with (
-        locks.lease(NAME, LONG),
+        locks.lease(NAME, ttl=LONG),
         pytest.raises(NotAcquired, match=f"within {SHORT:g} s"),
-        others.shared(NAME, LONG, SHORT),
+        others.shared(NAME, ttl=LONG, wait=SHORT),
     ):
         raise AssertionError("not reached")
 
 
 def test_filelock_non_blocking_behavior(locks: Locks, others: Locks) -> None:
-    with locks.lease(NAME, LONG):
-        assert not others.shared(NAME, LONG).acquire(blocking=False)
+    with locks.lease(NAME, ttl=LONG):
+        assert not others.shared(NAME, ttl=LONG).acquire(blocking=False)
 
 
 @MODES
@@ -314,15 +314,15 @@ def test_filelock_another_instance_keeps_the_held_lock(new_locks: NewLocks, mode
     """Others that come and close their connections end nothing."""
     locks, other = new_locks(), new_locks()
     with lock(locks, mode) as held:
-        other.shared(NAME, LONG).acquire(blocking=False)
+        other.shared(NAME, ttl=LONG).acquire(blocking=False)
         other.close()
         held.check()
         held.renew()
-        assert not new_locks().lease(NAME, LONG).acquire(blocking=False)
+        assert not new_locks().lease(NAME, ttl=LONG).acquire(blocking=False)
 
 
 @MODES
 def test_filelock_release_on_exit(locks: Locks, others: Locks, mode: str) -> None:
     with lock(locks, mode):
-        assert not others.lease(NAME, LONG).acquire(blocking=False)
-    assert others.lease(NAME, LONG).acquire(blocking=False)
+        assert not others.lease(NAME, ttl=LONG).acquire(blocking=False)
+    assert others.lease(NAME, ttl=LONG).acquire(blocking=False)

@@ -65,7 +65,7 @@ def waits(locks: Locks, name: str = NAME) -> bool:
 
 
 def test_with_gives_a_slot(locks: Locks, others: Locks) -> None:
-    with locks.semaphore(NAME, 2, LONG) as first, others.semaphore(NAME, 2, LONG) as second:
+    with locks.semaphore(NAME, 2, ttl=LONG) as first, others.semaphore(NAME, 2, ttl=LONG) as second:
         assert {first.name, second.name} == {"api#1", "api#2"}
         for slot in (first, second):
             assert slot.held
@@ -82,9 +82,9 @@ def test_with_gives_a_slot(locks: Locks, others: Locks) -> None:
 def test_no_more_than_the_limit(new_locks: NewLocks) -> None:
     with ExitStack() as stack:
         for number in range(3):
-            stack.enter_context(new_locks(label=f"n{number}").semaphore(NAME, 3, LONG, 0))
+            stack.enter_context(new_locks(label=f"n{number}").semaphore(NAME, 3, ttl=LONG, wait=0))
         with pytest.raises(NotAcquired, match="all 3 were held") as caught:
-            stack.enter_context(new_locks().semaphore(NAME, 3, LONG, 0))
+            stack.enter_context(new_locks().semaphore(NAME, 3, ttl=LONG, wait=0))
         assert caught.value.name == NAME
         assert caught.value.holder is not None
         assert caught.value.holder.name.startswith("api#")
@@ -98,7 +98,7 @@ def test_a_limit_of_one_runs_one_at_once(new_locks: NewLocks, threads: Threads) 
     inside, begin = Inside(), threading.Barrier(6)
 
     def work(locks: Locks) -> None:
-        semaphore = locks.semaphore(NAME, 1, LONG, SECONDS, retry=EAGER)
+        semaphore = locks.semaphore(NAME, 1, ttl=LONG, wait=SECONDS, retry=EAGER)
         begin.wait(SECONDS)
         for _ in range(3):
             with semaphore, inside.one():
@@ -118,7 +118,7 @@ def test_as_many_as_the_limit_at_once(new_locks: NewLocks, threads: Threads) -> 
             full.wait(SECONDS)
 
     for _ in range(3):
-        shared = new_locks().semaphore(NAME, 3, LONG, SECONDS, retry=EAGER)
+        shared = new_locks().semaphore(NAME, 3, ttl=LONG, wait=SECONDS, retry=EAGER)
         for _ in range(2):
             threads.start(work, shared)
     threads.join()
@@ -128,13 +128,13 @@ def test_as_many_as_the_limit_at_once(new_locks: NewLocks, threads: Threads) -> 
 def test_who_waits_gets_the_slot_that_is_given_back(
     locks: Locks, others: Locks, threads: Threads
 ) -> None:
-    held = [locks.semaphore(NAME, 2, LONG) for _ in range(2)]
+    held = [locks.semaphore(NAME, 2, ttl=LONG) for _ in range(2)]
     for semaphore in held:
         assert semaphore.acquire()
     name = held[1].slot.name
 
     def wait() -> str:
-        with others.semaphore(NAME, 2, LONG, SECONDS) as slot:
+        with others.semaphore(NAME, 2, ttl=LONG, wait=SECONDS) as slot:
             return slot.name
 
     waiting = threads.start(wait)
@@ -146,12 +146,12 @@ def test_who_waits_gets_the_slot_that_is_given_back(
 
 def test_who_waits_is_not_overtaken(new_locks: NewLocks, threads: Threads) -> None:
     locks, others = new_locks(), new_locks()
-    semaphore = locks.semaphore(NAME, 1, LONG)
+    semaphore = locks.semaphore(NAME, 1, ttl=LONG)
     semaphore.acquire()
     order: list[str] = []
 
     def wait(name: str) -> None:
-        with others.semaphore(NAME, 1, LONG, SECONDS):
+        with others.semaphore(NAME, 1, ttl=LONG, wait=SECONDS):
             order.append(name)
 
     waiting = threads.start(wait, "first")
@@ -177,10 +177,10 @@ def test_fair_waiters_get_slots_in_the_order_of_arrival(
         return len(waiters.split(",") if isinstance(waiters, str) else waiters or [])
 
     def wait(locks: Locks, number: int) -> None:
-        with locks.semaphore(NAME, 2, LONG, SECONDS, fair=True):
+        with locks.semaphore(NAME, 2, ttl=LONG, wait=SECONDS, fair=True):
             order.append(number)
 
-    held = [locks.semaphore(NAME, 2, LONG) for _ in range(2)]
+    held = [locks.semaphore(NAME, 2, ttl=LONG) for _ in range(2)]
     assert all(one.acquire() for one in held)
     for number in range(4):
         threads.start(wait, new_locks(), number)
@@ -194,7 +194,7 @@ def test_fair_waiters_get_slots_in_the_order_of_arrival(
 
 def test_many_wait_in_turn(new_locks: NewLocks, threads: Threads) -> None:
     inside = Inside()
-    one, two = (new_locks().semaphore(NAME, 2, LONG, SECONDS) for _ in range(2))
+    one, two = (new_locks().semaphore(NAME, 2, ttl=LONG, wait=SECONDS) for _ in range(2))
 
     def work(semaphore: Semaphore) -> None:
         with semaphore, inside.one():
@@ -210,11 +210,11 @@ def test_many_wait_in_turn(new_locks: NewLocks, threads: Threads) -> None:
 
 
 def test_a_wait_that_ends_leaves_nothing(locks: Locks, others: Locks) -> None:
-    with locks.semaphore(NAME, 1, LONG):
+    with locks.semaphore(NAME, 1, ttl=LONG):
         before = time.monotonic()
         with (
             pytest.raises(NotAcquired, match="all 1 were held"),
-            others.semaphore(NAME, 1, LONG, SHORT),
+            others.semaphore(NAME, 1, ttl=LONG, wait=SHORT),
         ):
             raise AssertionError("not reached")
         assert time.monotonic() - before >= SHORT
@@ -224,11 +224,11 @@ def test_a_wait_that_ends_leaves_nothing(locks: Locks, others: Locks) -> None:
 
 def test_the_turnstile_is_a_name(locks: Locks, others: Locks) -> None:
     """Whoever holds the semaphore's own name lets nobody in."""
-    semaphore = others.semaphore(NAME, 2, LONG, 0)
+    semaphore = others.semaphore(NAME, 2, ttl=LONG, wait=0)
     with semaphore:
         pass  # its slot has a row, and is free
     with (
-        locks.lease(NAME, LONG),
+        locks.lease(NAME, ttl=LONG),
         pytest.raises(NotAcquired, match=TURNSTILE) as caught,
         semaphore,
     ):
@@ -240,20 +240,20 @@ def test_the_turnstile_is_a_name(locks: Locks, others: Locks) -> None:
 
 
 def test_a_slot_is_a_name(locks: Locks, others: Locks) -> None:
-    with locks.lease("api#1", LONG), locks.semaphore(NAME, 2, LONG, 0) as slot:
+    with locks.lease("api#1", ttl=LONG), locks.semaphore(NAME, 2, ttl=LONG, wait=0) as slot:
         assert slot.name == "api#2"
         assert not others.semaphore(NAME, 2).acquire(blocking=False)
-        with pytest.raises(NotAcquired), others.lease("api#2", LONG, 0):
+        with pytest.raises(NotAcquired), others.lease("api#2", ttl=LONG, wait=0):
             raise AssertionError("not reached")
 
 
 def test_a_dead_holders_slot_runs_out(locks: Locks, others: Locks, engine: Engine) -> None:
-    semaphore = locks.semaphore(NAME, 1, LONG)
+    semaphore = locks.semaphore(NAME, 1, ttl=LONG)
     semaphore.acquire()
     slot = semaphore.slot
     fence = slot.fence
     expire(engine, locks, "api#1")
-    with others.semaphore(NAME, 1, LONG, SECONDS) as another:
+    with others.semaphore(NAME, 1, ttl=LONG, wait=SECONDS) as another:
         assert another.fence == fence + 1
         with pytest.raises(LockLost):
             semaphore.release()
@@ -262,9 +262,9 @@ def test_a_dead_holders_slot_runs_out(locks: Locks, others: Locks, engine: Engin
 
 
 def test_a_slot_that_runs_out_is_taken_then(locks: Locks, others: Locks) -> None:
-    semaphore = locks.semaphore(NAME, 1, SHORT, renew=False)
+    semaphore = locks.semaphore(NAME, 1, ttl=SHORT, renew=False)
     semaphore.acquire()
-    with others.semaphore(NAME, 1, LONG, SECONDS):
+    with others.semaphore(NAME, 1, ttl=LONG, wait=SECONDS):
         eventually(semaphore.slot.lost.is_set)  # the keeper tells a moment later
         assert not semaphore.slot.held
     with pytest.raises(LockLost):
@@ -274,24 +274,24 @@ def test_a_slot_that_runs_out_is_taken_then(locks: Locks, others: Locks) -> None
 def test_a_dead_waiter_holds_up_nobody_for_long(
     locks: Locks, others: Locks, engine: Engine
 ) -> None:
-    turnstile = locks.lease(NAME, LONG, renew=False)
+    turnstile = locks.lease(NAME, ttl=LONG, renew=False)
     turnstile.acquire()
     assert not others.semaphore(NAME, 1).acquire(blocking=False)
     turnstile.renew(4 * SHORT)
-    with others.semaphore(NAME, 1, LONG, SECONDS):
+    with others.semaphore(NAME, 1, ttl=LONG, wait=SECONDS):
         pass
     with pytest.raises(LockLost):
         turnstile.release()
 
 
 def test_a_slot_is_guarded(locks: Locks, others: Locks, engine: Engine) -> None:
-    semaphore = locks.semaphore(NAME, 1, LONG)
+    semaphore = locks.semaphore(NAME, 1, ttl=LONG)
     semaphore.acquire()
     with engine.connect() as connection, semaphore.slot.guard(connection) as fence:
         assert fence == semaphore.slot.fence
     expire(engine, locks, "api#1")
     with (
-        others.semaphore(NAME, 1, LONG, SECONDS),
+        others.semaphore(NAME, 1, ttl=LONG, wait=SECONDS),
         engine.connect() as connection,
         pytest.raises(LockLost),
         semaphore.slot.guard(connection),
@@ -305,13 +305,13 @@ def test_a_slot_under_a_guard_is_not_taken(
     """Its holder may have expired: it may commit yet, so another slot is taken, or none."""
     if locks.dialect.one_writer:
         return  # there a guard keeps out whoever writes
-    semaphore = locks.semaphore(NAME, 2, LONG)
+    semaphore = locks.semaphore(NAME, 2, ttl=LONG)
     semaphore.acquire()
     guarded = semaphore.slot.name
     with engine.connect() as connection, semaphore.slot.guard(connection):
         expire(engine, locks, guarded)
         for _ in range(6):  # each begins to look at one or the other
-            with new_locks().semaphore(NAME, 2, LONG, 0) as slot:
+            with new_locks().semaphore(NAME, 2, ttl=LONG, wait=0) as slot:
                 assert slot.name != guarded
                 assert not others.semaphore(NAME, 2).acquire(blocking=False)
     assert others.semaphore(NAME, 2).acquire(blocking=False)
@@ -322,7 +322,7 @@ def test_a_slot_under_a_guard_is_not_taken(
 
 def used(locks: Locks, limit: int = 2) -> str:
     """Have all slots at once, so that each has a row; return the one that is asked for next."""
-    semaphore = locks.semaphore(NAME, limit, LONG, 0)
+    semaphore = locks.semaphore(NAME, limit, ttl=LONG, wait=0)
     with ExitStack() as stack:
         for _ in range(limit):
             stack.enter_context(semaphore)
@@ -333,19 +333,19 @@ def used(locks: Locks, limit: int = 2) -> str:
 def test_the_slot_of_before_is_had_again(locks: Locks) -> None:
     before = used(locks, 9)
     for _ in range(3):
-        with locks.semaphore(NAME, 9, LONG) as slot:
+        with locks.semaphore(NAME, 9, ttl=LONG) as slot:
             assert slot.name == before
 
 
 def test_a_slot_of_before_that_another_has(locks: Locks, others: Locks) -> None:
-    with others.lease(used(locks), LONG) as held:
+    with others.lease(used(locks), ttl=LONG) as held:
         for _ in range(2):
-            with locks.semaphore(NAME, 2, LONG, 0) as slot:
+            with locks.semaphore(NAME, 2, ttl=LONG, wait=0) as slot:
                 assert slot.name != held.name
 
 
 def test_a_slot_of_before_is_not_above_the_limit(locks: Locks, others: Locks) -> None:
-    semaphore = locks.semaphore(NAME, 2, LONG)
+    semaphore = locks.semaphore(NAME, 2, ttl=LONG)
     used(locks)
     others.semaphore(NAME, 2).resize(1)
     for wait in (0, SECONDS):
@@ -355,20 +355,20 @@ def test_a_slot_of_before_is_not_above_the_limit(locks: Locks, others: Locks) ->
 
 
 def test_a_slot_of_before_may_be_no_slot_any_more(locks: Locks, others: Locks) -> None:
-    handles = [locks.semaphore(NAME, 2, LONG) for _ in range(2)]
+    handles = [locks.semaphore(NAME, 2, ttl=LONG) for _ in range(2)]
     for semaphore in handles:
         semaphore.acquire()
     for semaphore in sorted(handles, key=lambda one: one.slot.name):
         semaphore.release()
     assert others.semaphore(NAME, 2).resize(1) == 0
-    with locks.semaphore(NAME, 1, LONG) as slot:
+    with locks.semaphore(NAME, 1, ttl=LONG) as slot:
         assert slot.name == "api#1"
 
 
 def test_a_slot_of_before_is_not_taken_from_who_waits(locks: Locks, others: Locks) -> None:
-    semaphore = locks.semaphore(NAME, 2, LONG, 0)
+    semaphore = locks.semaphore(NAME, 2, ttl=LONG, wait=0)
     used(locks)
-    with others.lease(NAME, LONG), pytest.raises(NotAcquired, match=TURNSTILE):
+    with others.lease(NAME, ttl=LONG), pytest.raises(NotAcquired, match=TURNSTILE):
         semaphore.__enter__()
     used(locks)
     assert semaphore.acquire()
@@ -379,11 +379,11 @@ def test_a_slot_of_before_under_a_guard_is_not_taken(
 ) -> None:
     if locks.dialect.one_writer:
         return  # there a guard keeps out whoever writes
-    held = others.lease(used(locks), LONG)
+    held = others.lease(used(locks), ttl=LONG)
     held.acquire()
     with engine.connect() as connection, held.guard(connection):
         expire(engine, locks, held.name)
-        with locks.semaphore(NAME, 2, LONG, 0) as slot:
+        with locks.semaphore(NAME, 2, ttl=LONG, wait=0) as slot:
             assert slot.name != held.name
 
 
@@ -391,7 +391,7 @@ def test_a_slot_of_before_under_a_guard_is_not_taken(
 
 
 def test_a_thread_may_hold_several(locks: Locks) -> None:
-    semaphore = locks.semaphore(NAME, 3, LONG)
+    semaphore = locks.semaphore(NAME, 3, ttl=LONG)
     with semaphore as first:
         with semaphore as second:
             assert semaphore.slot.name == second.name
@@ -406,7 +406,7 @@ def test_a_thread_may_hold_several(locks: Locks) -> None:
 
 
 def test_a_release_ends_the_threads_own(locks: Locks, threads: Threads) -> None:
-    semaphore = locks.semaphore(NAME, 3, LONG)
+    semaphore = locks.semaphore(NAME, 3, ttl=LONG)
     semaphore.acquire()
     mine = semaphore.slot
     threads.run(semaphore.acquire)
@@ -418,7 +418,7 @@ def test_a_release_ends_the_threads_own(locks: Locks, threads: Threads) -> None:
 
 
 def test_a_slot_that_was_released_by_itself(locks: Locks) -> None:
-    semaphore = locks.semaphore(NAME, 2, LONG)
+    semaphore = locks.semaphore(NAME, 2, ttl=LONG)
     semaphore.acquire()
     semaphore.slot.release()
     with pytest.raises(NotHeld):
@@ -426,7 +426,7 @@ def test_a_slot_that_was_released_by_itself(locks: Locks) -> None:
 
 
 def test_as_a_decorator(locks: Locks, others: Locks) -> None:
-    @locks.semaphore(NAME, 1, LONG)
+    @locks.semaphore(NAME, 1, ttl=LONG)
     def work(a: int) -> tuple[int, bool]:
         return a, others.semaphore(NAME, 1).acquire(blocking=False)
 
@@ -435,27 +435,30 @@ def test_as_a_decorator(locks: Locks, others: Locks) -> None:
 
 
 def test_waiting_for_oneself(locks: Locks) -> None:
-    semaphore = locks.semaphore(NAME, 2, LONG)
+    semaphore = locks.semaphore(NAME, 2, ttl=LONG)
     with semaphore, semaphore:
         assert not semaphore.acquire(blocking=False)
         for wait in (None, SECONDS):
-            again = locks.semaphore(NAME, 2, LONG, wait)
+            again = locks.semaphore(NAME, 2, ttl=LONG, wait=wait)
             with pytest.raises(DeadlockDetected, match="all 2 slots"):
                 again.acquire()
 
 
 def test_a_cycle_over_a_limit_of_one(locks: Locks, others: Locks, threads: Threads) -> None:
-    with locks.semaphore(NAME, 1, LONG):
+    with locks.semaphore(NAME, 1, ttl=LONG):
 
         def other() -> None:
-            with others.lease("report", LONG), others.semaphore(NAME, 1, LONG, SECONDS):
+            with (
+                others.lease("report", ttl=LONG),
+                others.semaphore(NAME, 1, ttl=LONG, wait=SECONDS),
+            ):
                 pass
 
         waiting = threads.attempt(other)
         eventually(lambda: waits(locks))
         cycles = 0
         try:
-            with locks.lease("report", LONG, SECONDS):
+            with locks.lease("report", ttl=LONG, wait=SECONDS):
                 pass
         except DeadlockDetected:
             cycles += 1
@@ -470,11 +473,11 @@ def test_a_cycle_over_a_limit_of_one(locks: Locks, others: Locks, threads: Threa
 
 
 def test_another_limit_is_refused(locks: Locks, others: Locks) -> None:
-    with locks.semaphore(NAME, 2, LONG), locks.semaphore(NAME, 2, LONG):
+    with locks.semaphore(NAME, 2, ttl=LONG), locks.semaphore(NAME, 2, ttl=LONG):
         pass  # both slots have a row
-    with locks.semaphore(NAME, 2, LONG):
+    with locks.semaphore(NAME, 2, ttl=LONG):
         for wait in (0, SECONDS):
-            another = others.semaphore(NAME, 3, LONG, wait)
+            another = others.semaphore(NAME, 3, ttl=LONG, wait=wait)
             with pytest.raises(LimitMismatch, match="has 2 slots, and limit=3") as caught:
                 another.acquire()
             assert (caught.value.limit, caught.value.stored) == (3, 2)
@@ -530,21 +533,21 @@ def test_no_election_under_the_name_of_a_semaphore(locks: Locks, others: Locks) 
 
 
 def test_a_limit_grows(locks: Locks, others: Locks) -> None:
-    semaphore = locks.semaphore(NAME, 1, LONG)
+    semaphore = locks.semaphore(NAME, 1, ttl=LONG)
     with semaphore:
         assert semaphore.resize(2) == 0
         assert semaphore.limit == 2
         with semaphore, pytest.raises(LimitMismatch):
             others.semaphore(NAME, 1).acquire(timeout=SECONDS)
-        with others.semaphore(NAME, 2, LONG, 0):
+        with others.semaphore(NAME, 2, ttl=LONG, wait=0):
             assert not semaphore.acquire(blocking=False)
 
 
 def test_a_limit_shrinks(locks: Locks, others: Locks) -> None:
-    semaphore = locks.semaphore(NAME, 3, LONG)
+    semaphore = locks.semaphore(NAME, 3, ttl=LONG)
     with ExitStack() as stack:
         slots = [stack.enter_context(semaphore) for _ in range(3)]
-        new = others.semaphore(NAME, 3, LONG)
+        new = others.semaphore(NAME, 3, ttl=LONG)
         assert new.resize(1) == 2
         for slot in slots:
             slot.renew()
@@ -557,13 +560,13 @@ def test_a_limit_shrinks(locks: Locks, others: Locks) -> None:
 
 def test_a_slot_that_was_detached(locks: Locks, others: Locks) -> None:
     """The end of its block gives nothing back, neither it nor another slot of the same handle."""
-    semaphore = locks.semaphore(NAME, 2, LONG)
+    semaphore = locks.semaphore(NAME, 2, ttl=LONG)
     with semaphore as kept:
         with semaphore as slot:
             text = slot.detach(LONG)
         assert kept.held
         kept.check()
-        assert not others.semaphore(NAME, 2, LONG).acquire(blocking=False)
+        assert not others.semaphore(NAME, 2, ttl=LONG).acquire(blocking=False)
         with others.attach(text, ttl=LONG) as attached:
             assert attached.held
     assert [state for state in others.list() if state.held] == []
@@ -572,9 +575,9 @@ def test_a_slot_that_was_detached(locks: Locks, others: Locks) -> None:
 def test_who_waits_is_told_that_the_limit_is_another(
     locks: Locks, others: Locks, threads: Threads
 ) -> None:
-    semaphore = locks.semaphore(NAME, 1, LONG)
+    semaphore = locks.semaphore(NAME, 1, ttl=LONG)
     with semaphore:
-        waiting = threads.attempt(others.semaphore(NAME, 1, LONG).acquire)
+        waiting = threads.attempt(others.semaphore(NAME, 1, ttl=LONG).acquire)
         eventually(lambda: waits(locks))
         semaphore.resize(2)
         with pytest.raises(LimitMismatch):
@@ -583,7 +586,7 @@ def test_who_waits_is_told_that_the_limit_is_another(
 
 
 def test_slots_that_were_retired_come_back(locks: Locks, engine: Engine) -> None:
-    semaphore = locks.semaphore(NAME, 2, LONG)
+    semaphore = locks.semaphore(NAME, 2, ttl=LONG)
     with semaphore:
         pass
     with engine.begin() as connection:
@@ -594,7 +597,7 @@ def test_slots_that_were_retired_come_back(locks: Locks, engine: Engine) -> None
 
 
 def test_fences_grow_from_hold_to_hold(locks: Locks, engine: Engine) -> None:
-    semaphore, fences = locks.semaphore(NAME, 1, LONG), []
+    semaphore, fences = locks.semaphore(NAME, 1, ttl=LONG), []
     for _ in range(3):
         with semaphore as slot:
             fences.append(slot.fence)
@@ -604,13 +607,16 @@ def test_fences_grow_from_hold_to_hold(locks: Locks, engine: Engine) -> None:
 
 def test_names_with_anything_in_them(locks: Locks) -> None:
     for name in ("Ünïcode #1", "a%s", "a'\"\\", "x" * 250, "api#1"):
-        with locks.semaphore(name, 2, LONG) as one, locks.semaphore(name, 2, LONG, 0) as two:
+        with (
+            locks.semaphore(name, 2, ttl=LONG) as one,
+            locks.semaphore(name, 2, ttl=LONG, wait=0) as two,
+        ):
             assert {one.name, two.name} == {f"{name}#1", f"{name}#2"}
 
 
 def test_a_large_limit(locks: Locks, others: Locks) -> None:
-    semaphore = locks.semaphore(NAME, 1000, LONG, 0)
-    with semaphore as slot, others.semaphore(NAME, 1000, LONG, 0) as another:
+    semaphore = locks.semaphore(NAME, 1000, ttl=LONG, wait=0)
+    with semaphore as slot, others.semaphore(NAME, 1000, ttl=LONG, wait=0) as another:
         assert slot.name != another.name
     with semaphore:
         pass

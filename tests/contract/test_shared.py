@@ -60,7 +60,7 @@ def remaining(locks: Locks) -> float:
 
 
 def test_readers_share_a_name(locks: Locks, others: Locks) -> None:
-    with locks.shared(NAME, LONG) as one, others.shared(NAME, LONG) as two:
+    with locks.shared(NAME, ttl=LONG) as one, others.shared(NAME, ttl=LONG) as two:
         for reader in (one, two):
             assert reader.held
             assert reader.ttl == LONG
@@ -75,8 +75,8 @@ def test_readers_share_a_name(locks: Locks, others: Locks) -> None:
 
 
 def test_a_writer_keeps_readers_out(locks: Locks, others: Locks) -> None:
-    with locks.lease(NAME, LONG):
-        with pytest.raises(NotAcquired, match="held by"), others.shared(NAME, LONG, 0):
+    with locks.lease(NAME, ttl=LONG):
+        with pytest.raises(NotAcquired, match="held by"), others.shared(NAME, ttl=LONG, wait=0):
             raise AssertionError("not reached")
         assert not others.shared(NAME).acquire(timeout=MOMENT)
     assert others.shared(NAME).acquire(blocking=False)
@@ -84,8 +84,8 @@ def test_a_writer_keeps_readers_out(locks: Locks, others: Locks) -> None:
 
 def test_readers_keep_a_writer_out_until_the_last_has_gone(new_locks: NewLocks) -> None:
     """In whatever order they go: the first of them, too, before those that joined it."""
-    readers = [new_locks().shared(NAME, LONG, 0) for _ in range(3)]
-    writer = new_locks().lease(NAME, LONG)
+    readers = [new_locks().shared(NAME, ttl=LONG, wait=0) for _ in range(3)]
+    writer = new_locks().lease(NAME, ttl=LONG)
     for order in ((0, 1, 2), (2, 1, 0), (1, 0, 2)):
         for reader in readers:
             assert reader.acquire()
@@ -97,7 +97,7 @@ def test_readers_keep_a_writer_out_until_the_last_has_gone(new_locks: NewLocks) 
 
 
 def test_who_comes_when_the_first_has_gone(new_locks: NewLocks) -> None:
-    first, second, third = (new_locks().shared(NAME, LONG, 0) for _ in range(3))
+    first, second, third = (new_locks().shared(NAME, ttl=LONG, wait=0) for _ in range(3))
     with second:
         with first:
             pass
@@ -111,20 +111,20 @@ def test_who_comes_when_the_first_has_gone(new_locks: NewLocks) -> None:
 def test_fences_grow(locks: Locks, others: Locks) -> None:
     """A reader's fence is above the last writer's, and below the next one's: a writer that is late
     is refused by whoever has seen the reader's."""
-    with locks.lease(NAME, LONG) as lease:
+    with locks.lease(NAME, ttl=LONG) as lease:
         written = lease.fence
-    with locks.shared(NAME, LONG) as one, others.shared(NAME, LONG) as two:
+    with locks.shared(NAME, ttl=LONG) as one, others.shared(NAME, ttl=LONG) as two:
         read = one.fence
         assert read == two.fence > written
-    with locks.shared(NAME, LONG) as later:
+    with locks.shared(NAME, ttl=LONG) as later:
         assert later.fence > read
         last = later.fence
-    with others.lease(NAME, LONG) as lease:
+    with others.lease(NAME, ttl=LONG) as lease:
         assert lease.fence > last
 
 
 def test_a_row_lock_is_a_writer_too(locks: Locks, others: Locks) -> None:
-    with locks.shared(NAME, LONG):
+    with locks.shared(NAME, ttl=LONG):
         assert not others.row(NAME).acquire(blocking=False)
     with others.row(NAME):
         assert not locks.shared(NAME).acquire(blocking=False)
@@ -132,7 +132,7 @@ def test_a_row_lock_is_a_writer_too(locks: Locks, others: Locks) -> None:
 
 
 def test_threads_share_one_handle(locks: Locks, threads: Threads) -> None:
-    shared, all_in = locks.shared(NAME, LONG, SECONDS), threading.Barrier(4)
+    shared, all_in = locks.shared(NAME, ttl=LONG, wait=SECONDS), threading.Barrier(4)
 
     def read() -> str:
         with shared:
@@ -147,12 +147,12 @@ def test_threads_share_one_handle(locks: Locks, threads: Threads) -> None:
 
 
 def test_as_a_decorator_and_with_others(locks: Locks, others: Locks) -> None:
-    @locks.shared(NAME, LONG)
+    @locks.shared(NAME, ttl=LONG)
     def work() -> bool:
         return others.shared(NAME).acquire(blocking=False)
 
     assert work()
-    with locks.all(locks.shared(NAME, LONG), locks.lease("sales", LONG)):
+    with locks.all(locks.shared(NAME, ttl=LONG), locks.lease("sales", ttl=LONG)):
         assert not others.lease(NAME).acquire(blocking=False)
         assert not others.lease("sales").acquire(blocking=False)
 
@@ -164,11 +164,11 @@ def test_readers_that_waited_come_in_together(new_locks: NewLocks, threads: Thre
     """Several programs, and several of each: all are in at once, though nobody goes."""
     all_in = threading.Barrier(7)
     engine_locks = new_locks()
-    writer = engine_locks.lease(NAME, LONG)
+    writer = engine_locks.lease(NAME, ttl=LONG)
     writer.acquire()
 
     def read(locks: Locks) -> None:
-        with locks.shared(NAME, LONG, SECONDS):
+        with locks.shared(NAME, ttl=LONG, wait=SECONDS):
             all_in.wait(SECONDS)
 
     programs = [new_locks() for _ in range(3)]
@@ -185,11 +185,11 @@ def test_readers_that_waited_come_in_together(new_locks: NewLocks, threads: Thre
 def test_readers_do_not_wait_to_look_by_themselves(new_locks: NewLocks, threads: Threads) -> None:
     """Where they can be called, the first that is let in calls the others."""
     locks, all_in = new_locks(), threading.Barrier(4)
-    writer = locks.lease(NAME, 10 * SECONDS)
+    writer = locks.lease(NAME, ttl=10 * SECONDS)
     writer.acquire()
 
     def read(locks: Locks) -> None:
-        with locks.shared(NAME, 10 * SECONDS, SECONDS):
+        with locks.shared(NAME, ttl=10 * SECONDS, wait=SECONDS):
             all_in.wait(LONG)
 
     for _ in range(4):
@@ -203,18 +203,20 @@ def test_a_writer_that_waits_keeps_new_readers_out(
     new_locks: NewLocks, engine: Engine, threads: Threads
 ) -> None:
     locks, order = new_locks(), []
-    reader = locks.shared(NAME, LONG)
+    reader = locks.shared(NAME, ttl=LONG)
     reader.acquire()
 
     def come(who: str, lock: Callable[[], object]) -> None:
         with lock():  # type: ignore[attr-defined]
             order.append(who)
 
-    writing = threads.start(come, "writer", lambda: new_locks().lease(NAME, LONG, SECONDS))
+    writing = threads.start(come, "writer", lambda: new_locks().lease(NAME, ttl=LONG, wait=SECONDS))
     eventually(lambda: queues(engine, locks))
-    assert not new_locks().shared(NAME, LONG).acquire(blocking=False)
-    reading = threads.start(come, "reader", lambda: new_locks().shared(NAME, LONG, SECONDS))
-    assert not new_locks().shared(NAME, LONG).acquire(timeout=MOMENT)
+    assert not new_locks().shared(NAME, ttl=LONG).acquire(blocking=False)
+    reading = threads.start(
+        come, "reader", lambda: new_locks().shared(NAME, ttl=LONG, wait=SECONDS)
+    )
+    assert not new_locks().shared(NAME, ttl=LONG).acquire(timeout=MOMENT)
     assert order == []
     assert reader.held
     reader.release()
@@ -231,7 +233,7 @@ def test_writers_that_wait_behind_a_writer_are_not_overtaken(
     """Not by readers that come later, whether or not anybody has shared the name before."""
     locks = new_locks()
     if shared_before:
-        with locks.shared(NAME, LONG):
+        with locks.shared(NAME, ttl=LONG):
             pass
     order: list[str] = []
 
@@ -243,12 +245,12 @@ def test_writers_that_wait_behind_a_writer_are_not_overtaken(
         threads.start(get_in)
         eventually(lambda: len(locks.show(NAME).waiters) == waiting)
 
-    writer = locks.lease(NAME, LONG)
+    writer = locks.lease(NAME, ttl=LONG)
     writer.acquire()
     for number in range(3):
-        come("writer", new_locks().lease(NAME, LONG, SECONDS), number + 1)
+        come("writer", new_locks().lease(NAME, ttl=LONG, wait=SECONDS), number + 1)
     for number in range(2):
-        come("reader", new_locks().shared(NAME, LONG, SECONDS), number + 4)
+        come("reader", new_locks().shared(NAME, ttl=LONG, wait=SECONDS), number + 4)
     writer.release()
     threads.join()
     assert order == ["writer"] * 3 + ["reader"] * 2
@@ -260,10 +262,10 @@ def test_a_writer_that_gives_up_lets_readers_in(
 ) -> None:
     """Where they can be called, it calls them."""
     locks = new_locks()
-    with locks.shared(NAME, LONG):
-        writing = threads.start(new_locks().lease(NAME, LONG).acquire, timeout=4 * MOMENT)
+    with locks.shared(NAME, ttl=LONG):
+        writing = threads.start(new_locks().lease(NAME, ttl=LONG).acquire, timeout=4 * MOMENT)
         eventually(lambda: queues(engine, locks))
-        assert threads.start(new_locks().shared(NAME, LONG).acquire, timeout=SECONDS).result()
+        assert threads.start(new_locks().shared(NAME, ttl=LONG).acquire, timeout=SECONDS).result()
         assert not writing.result(SECONDS)
     assert not queues(engine, locks)
 
@@ -271,10 +273,10 @@ def test_a_writer_that_gives_up_lets_readers_in(
 @pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 def test_readers_that_wait_keep_no_reader_out(locks: Locks, others: Locks, engine: Engine) -> None:
     """The queue tells who is one, on PostgreSQL."""
-    with locks.shared(NAME, LONG):
+    with locks.shared(NAME, ttl=LONG):
         for token, let_in in (("f" * 32, False), (for_reader("f" * 32), True)):
             stand(engine, locks, token)
-            reader = others.shared(NAME, LONG)
+            reader = others.shared(NAME, ttl=LONG)
             assert reader.acquire(blocking=False) is let_in
             if let_in:
                 reader.release()
@@ -285,9 +287,9 @@ def test_a_writer_that_was_killed_while_it_waited_does_not_keep_readers_out(
 ) -> None:
     """Its ticket is in the queue for as long as readers have the name, if nobody is told there."""
     monkeypatch.setattr(SharedAttempt, "patient", SHORT)
-    with locks.shared(NAME, LONG):
+    with locks.shared(NAME, ttl=LONG):
         stand(engine, locks, "f" * 32)
-        with others.shared(NAME, LONG, SECONDS):
+        with others.shared(NAME, ttl=LONG, wait=SECONDS):
             assert locks.show(NAME).readers == 2
 
 
@@ -297,9 +299,9 @@ def test_a_writer_that_was_killed_keeps_out_no_reader_that_does_not_wait(
 ) -> None:
     """However short readers wait, if others have had the name for a while."""
     monkeypatch.setattr(SharedAttempt, "patient", SHORT)
-    with locks.shared(NAME, LONG):
+    with locks.shared(NAME, ttl=LONG):
         stand(engine, locks, "f" * 32)
-        reader = others.shared(NAME, LONG)
+        reader = others.shared(NAME, ttl=LONG)
         eventually(lambda: reader.acquire(blocking=False))
         reader.release()
 
@@ -311,12 +313,12 @@ def test_a_writer_that_lives_is_seen_as_soon_as_it_stands_in_the_queue(
     """Else readers that ask who is there would go past it."""
     locks, others = new_locks(), new_locks()
     monkeypatch.setattr(SharedAttempt, "patient", 0.0)
-    reader = locks.shared(NAME, LONG)
+    reader = locks.shared(NAME, ttl=LONG)
     assert reader.acquire()
     for locked in (new_locks(), new_locks()):
-        threads.start(locked.lease(NAME, LONG, SECONDS).acquire)
+        threads.start(locked.lease(NAME, ttl=LONG, wait=SECONDS).acquire)
         eventually(lambda: queues(engine, locks))
-        assert not others.shared(NAME, LONG).acquire(blocking=False)
+        assert not others.shared(NAME, ttl=LONG).acquire(blocking=False)
         reader.release()
         threads.join()
         locks.release(NAME, force=True)
@@ -325,9 +327,9 @@ def test_a_writer_that_lives_is_seen_as_soon_as_it_stands_in_the_queue(
 
 
 def test_a_wait_that_ends_leaves_nothing(locks: Locks, others: Locks, engine: Engine) -> None:
-    with locks.lease(NAME, LONG):
+    with locks.lease(NAME, ttl=LONG):
         before = time.monotonic()
-        with pytest.raises(NotAcquired), others.shared(NAME, LONG, SHORT):
+        with pytest.raises(NotAcquired), others.shared(NAME, ttl=LONG, wait=SHORT):
             raise AssertionError("not reached")
         assert time.monotonic() - before >= SHORT
         assert not queues(engine, locks)
@@ -340,7 +342,7 @@ def test_readers_and_writers_in_turn(new_locks: NewLocks, threads: Threads) -> N
     wrong: list[dict[str, int]] = []
 
     def work(kind: str, locks: Locks) -> None:
-        handle = (locks.shared if kind == "r" else locks.lease)(NAME, LONG, SECONDS)
+        handle = (locks.shared if kind == "r" else locks.lease)(NAME, ttl=LONG, wait=SECONDS)
         for _ in range(4):
             with handle:
                 with lock:
@@ -367,9 +369,9 @@ def test_readers_and_writers_in_turn(new_locks: NewLocks, threads: Threads) -> N
 @pytest.mark.parametrize("wait", [None, SECONDS, 0])
 @pytest.mark.parametrize("first", ["shared", "lease"])
 def test_no_upgrade_and_no_downgrade(locks: Locks, first: str, wait: float | None) -> None:
-    held = getattr(locks, first)(NAME, LONG)
+    held = getattr(locks, first)(NAME, ttl=LONG)
     with held:
-        other = (locks.lease if first == "shared" else locks.shared)(NAME, LONG, wait)
+        other = (locks.lease if first == "shared" else locks.shared)(NAME, ttl=LONG, wait=wait)
         error = NotAcquired if wait == 0 else DeadlockDetected
         with pytest.raises(error, match=f"{NAME}.* (already|itself)"), other:
             raise AssertionError("not reached")
@@ -378,19 +380,22 @@ def test_no_upgrade_and_no_downgrade(locks: Locks, first: str, wait: float | Non
 
 
 def test_an_upgrade_says_what_it_is(locks: Locks) -> None:
-    with locks.shared(NAME, LONG):
+    with locks.shared(NAME, ttl=LONG):
         assert not locks.lease(NAME).acquire(blocking=False)
         with pytest.raises(DeadlockDetected, match="does not become an exclusive one"):
             locks.lease(NAME).acquire()
-    with locks.lease(NAME, LONG), pytest.raises(DeadlockDetected, match="become a shared lease"):
+    with (
+        locks.lease(NAME, ttl=LONG),
+        pytest.raises(DeadlockDetected, match="become a shared lease"),
+    ):
         locks.shared(NAME).acquire()
 
 
 def test_twice_only_where_asked_for(locks: Locks, others: Locks, threads: Threads) -> None:
-    reentrant = locks.shared(NAME, LONG, reentrant=True)
+    reentrant = locks.shared(NAME, ttl=LONG, reentrant=True)
     with reentrant, reentrant:
         with pytest.raises(DeadlockDetected):
-            locks.shared(NAME, LONG).acquire()
+            locks.shared(NAME, ttl=LONG).acquire()
         assert locks.show(NAME).readers == 1
         with pytest.raises(NotHeld):
             threads.run(reentrant.release)
@@ -398,8 +403,8 @@ def test_twice_only_where_asked_for(locks: Locks, others: Locks, threads: Thread
 
 
 def test_another_thread_may_have_it_beside(locks: Locks, threads: Threads) -> None:
-    with locks.shared(NAME, LONG):
-        other = locks.shared(NAME, LONG)
+    with locks.shared(NAME, ttl=LONG):
+        other = locks.shared(NAME, ttl=LONG)
         assert threads.run(other.acquire, timeout=SECONDS)
         assert locks.show(NAME).readers == 2
         threads.run(other.release)
@@ -412,10 +417,10 @@ def test_a_cycle_of_readers_that_wait_for_each_other(
     met = threading.Barrier(2)
 
     def cross(mine: Locks, first: str, second: str) -> str:
-        with mine.shared(first, LONG):
+        with mine.shared(first, ttl=LONG):
             met.wait(SECONDS)
             try:
-                with mine.lease(second, LONG, SECONDS):
+                with mine.lease(second, ttl=LONG, wait=SECONDS):
                     return "got it"
             except DeadlockDetected:
                 return "told"
@@ -432,10 +437,10 @@ def test_a_cycle_of_readers_that_wait_for_each_other(
 
 def test_a_reader_lets_it_last_for_its_own_ttl(locks: Locks, others: Locks) -> None:
     """And brings no other reader's expiry forward: not when it joins, is renewed, or renews."""
-    with locks.shared(NAME, LONG):
-        with others.shared(NAME, LONGER, 0):
+    with locks.shared(NAME, ttl=LONG):
+        with others.shared(NAME, ttl=LONGER, wait=0):
             assert remaining(locks) > LONG
-        with others.shared(NAME, SHORT, 0) as brief:
+        with others.shared(NAME, ttl=SHORT, wait=0) as brief:
             assert remaining(locks) > LONG
             brief.renew()
             brief.renew(SHORT / 2)
@@ -444,13 +449,13 @@ def test_a_reader_lets_it_last_for_its_own_ttl(locks: Locks, others: Locks) -> N
 
 
 def test_dead_readers_run_out_with_the_last_one(locks: Locks, others: Locks) -> None:
-    dead = locks.shared(NAME, SHORT, renew=False)
+    dead = locks.shared(NAME, ttl=SHORT, renew=False)
     dead.acquire()
-    with others.shared(NAME, SHORT) as alive:
+    with others.shared(NAME, ttl=SHORT) as alive:
         eventually(lambda: not dead.held)
         alive.check()
         assert not locks.lease(NAME).acquire(blocking=False)
-    assert others.lease(NAME, LONG).acquire(timeout=SECONDS)
+    assert others.lease(NAME, ttl=LONG).acquire(timeout=SECONDS)
     with pytest.raises(LockLost):
         dead.release()
 
@@ -459,7 +464,7 @@ def test_readers_are_renewed_while_they_hold_it(
     locks: Locks, others: Locks, engine: Engine
 ) -> None:
     ttl = 1.0
-    with locks.shared(NAME, ttl) as one, others.shared(NAME, ttl) as two:
+    with locks.shared(NAME, ttl=ttl) as one, others.shared(NAME, ttl=ttl) as two:
         for _ in range(5):
             seen = lock_row(engine, locks, NAME).expires_at
             eventually(lambda seen=seen: lock_row(engine, locks, NAME).expires_at != seen)  # type: ignore[misc]
@@ -470,7 +475,7 @@ def test_readers_are_renewed_while_they_hold_it(
 
 def test_readers_of_one_program_are_renewed_at_once(locks: Locks, others: Locks) -> None:
     """They share a row. The longest TTL of theirs counts, whichever is asked for first."""
-    with locks.shared(NAME, 5.0, renew=False) as lease:
+    with locks.shared(NAME, ttl=5.0, renew=False) as lease:
         hold = inside(lease).current()
         assert hold is not None
         for ttls in ((LONG, 1.0), (1.0, 2 * LONG)):
@@ -483,11 +488,11 @@ def test_readers_of_one_program_are_renewed_at_once(locks: Locks, others: Locks)
 def test_each_reader_is_told_of_its_loss(new_locks: NewLocks, engine: Engine) -> None:
     told: list[LockLost] = []
     locks = new_locks()
-    readers = [new_locks().shared(NAME, LONG, on_lost=told.append) for _ in range(2)]
+    readers = [new_locks().shared(NAME, ttl=LONG, on_lost=told.append) for _ in range(2)]
     for reader in readers:
         reader.acquire()
     assert locks.release(NAME, force=True)
-    assert locks.lease(NAME, LONG).acquire(blocking=False)
+    assert locks.lease(NAME, ttl=LONG).acquire(blocking=False)
     for reader in readers:
         with pytest.raises(LockLost):
             reader.renew()
@@ -500,9 +505,9 @@ def test_each_reader_is_told_of_its_loss(new_locks: NewLocks, engine: Engine) ->
 def test_a_reader_whose_time_is_over_is_told_though_others_go_on(
     locks: Locks, others: Locks
 ) -> None:
-    reader = locks.shared(NAME, SHORT, renew=False)
+    reader = locks.shared(NAME, ttl=SHORT, renew=False)
     reader.acquire()
-    with others.shared(NAME, LONG):
+    with others.shared(NAME, ttl=LONG):
         eventually(reader.lost.is_set)
         assert not reader.held
         with pytest.raises(LockLost):
@@ -513,11 +518,11 @@ def test_a_reader_whose_time_is_over_is_told_though_others_go_on(
 
 
 def test_a_group_that_ran_out_is_not_joined(locks: Locks, others: Locks, engine: Engine) -> None:
-    reader = locks.shared(NAME, LONG)
+    reader = locks.shared(NAME, ttl=LONG)
     reader.acquire()
     fence = reader.fence
     expire(engine, locks, NAME)
-    with others.shared(NAME, LONG, 0) as later:
+    with others.shared(NAME, ttl=LONG, wait=0) as later:
         assert later.fence > fence
         with pytest.raises(LockLost):
             reader.release()
@@ -530,12 +535,12 @@ def test_a_group_that_ran_out_is_not_joined(locks: Locks, others: Locks, engine:
 def test_a_guard_proves_that_nobody_has_written(
     locks: Locks, others: Locks, engine: Engine
 ) -> None:
-    reader = locks.shared(NAME, LONG)
+    reader = locks.shared(NAME, ttl=LONG)
     reader.acquire()
     with engine.connect() as connection, reader.guard(connection) as fence:
         assert fence == reader.fence
     expire(engine, locks, NAME)
-    with others.lease(NAME, LONG, 0):
+    with others.lease(NAME, ttl=LONG, wait=0):
         pass
     with (
         engine.connect() as connection,
@@ -552,16 +557,16 @@ def test_nobody_writes_while_a_readers_guard_is_open(
     locks = new_locks()
     if locks.dialect.one_writer:
         return  # there a guard keeps out whoever writes
-    guarded, last = locks.shared(NAME, LONG), new_locks().shared(NAME, LONG)
+    guarded, last = locks.shared(NAME, ttl=LONG), new_locks().shared(NAME, ttl=LONG)
     guarded.acquire()
     last.acquire()
     with engine.connect() as connection:
         with guarded.guard(connection):
-            writing = threads.start(new_locks().lease(NAME, LONG).acquire, timeout=SECONDS)
+            writing = threads.start(new_locks().lease(NAME, ttl=LONG).acquire, timeout=SECONDS)
             eventually(lambda: queues(engine, locks))
             guarded.release()
             last.release()
-        assert not new_locks().lease(NAME, LONG).acquire(timeout=2 * MOMENT)
+        assert not new_locks().lease(NAME, ttl=LONG).acquire(timeout=2 * MOMENT)
         assert not writing.done()
         connection.commit()
     assert writing.result(SECONDS)
@@ -571,10 +576,10 @@ def test_a_guard_keeps_no_reader_out(locks: Locks, others: Locks, engine: Engine
     if locks.dialect.one_writer:
         return  # there a guard keeps out whoever writes
     with (
-        locks.shared(NAME, LONG) as reader,
+        locks.shared(NAME, ttl=LONG) as reader,
         engine.connect() as connection,
         reader.guard(connection),
-        others.shared(NAME, LONG, 0) as other,
+        others.shared(NAME, ttl=LONG, wait=0) as other,
     ):
         other.renew()
         assert other.fence == reader.fence
@@ -584,7 +589,7 @@ def test_a_guard_keeps_no_reader_out(locks: Locks, others: Locks, engine: Engine
 
 
 def test_what_makes_no_sense_is_refused(locks: Locks) -> None:
-    with locks.shared(NAME, LONG) as reader:
+    with locks.shared(NAME, ttl=LONG) as reader:
         with pytest.raises(ValueError, match="does not keep the name"):
             reader.release(5)
         with pytest.raises(TypeError, match="cannot be detached"):
@@ -595,7 +600,7 @@ def test_what_makes_no_sense_is_refused(locks: Locks) -> None:
 
 
 def test_release_when_it_is_not_held(locks: Locks) -> None:
-    reader = locks.shared(NAME, LONG)
+    reader = locks.shared(NAME, ttl=LONG)
     for _ in range(2):
         with pytest.raises(NotHeld, match=NAME):
             reader.release()
@@ -605,8 +610,8 @@ def test_release_when_it_is_not_held(locks: Locks) -> None:
 
 def test_a_repeated_release_takes_nobody_elses_share(locks: Locks, others: Locks) -> None:
     """The statement that leaves finds one reader, and only while it is there."""
-    with others.shared(NAME, LONG):
-        reader = locks.shared(NAME, LONG)
+    with others.shared(NAME, ttl=LONG):
+        reader = locks.shared(NAME, ttl=LONG)
         reader.acquire()
         hold = inside(reader).current()
         assert hold is not None
@@ -626,19 +631,19 @@ def _execute(query: Query[int]) -> Procedure[int]:
 
 def test_it_is_shown(new_locks: NewLocks, engine: Engine) -> None:
     locks, others = new_locks(), new_locks()
-    with locks.lease(NAME, LONG):
+    with locks.lease(NAME, ttl=LONG):
         assert locks.show(NAME).readers is None
-    with locks.shared(NAME, LONG, label="first") as one:
+    with locks.shared(NAME, ttl=LONG, label="first") as one:
         assert locks.show(NAME).readers == 1
         assert "shared by 1 reader, first by" in locks.show(NAME).describe()
-        with others.shared(NAME, LONG):
+        with others.shared(NAME, ttl=LONG):
             (state,) = locks.list()
             assert (state.readers, state.status, state.fence) == (2, "held", one.fence)
             assert "shared by 2 readers, first by" in state.describe()
             assert one.token not in repr(state)
             with (
                 pytest.raises(NotAcquired, match="shared by 2 readers"),
-                new_locks().lease(NAME, LONG, 0),
+                new_locks().lease(NAME, ttl=LONG, wait=0),
             ):
                 raise AssertionError("not reached")
     assert locks.show(NAME).readers is None
@@ -647,19 +652,19 @@ def test_it_is_shown(new_locks: NewLocks, engine: Engine) -> None:
 
 def test_force_frees_it_of_all_readers(new_locks: NewLocks) -> None:
     locks = new_locks()
-    readers = [new_locks().shared(NAME, LONG) for _ in range(2)]
+    readers = [new_locks().shared(NAME, ttl=LONG) for _ in range(2)]
     for reader in readers:
         reader.acquire()
     assert locks.release(NAME, force=True)
     assert not locks.release(NAME, force=True)
-    assert locks.lease(NAME, LONG).acquire(blocking=False)
+    assert locks.lease(NAME, ttl=LONG).acquire(blocking=False)
     for reader in readers:
         with pytest.raises(LockLost):
             reader.release()
 
 
 def test_it_says_what_it_is(locks: Locks) -> None:
-    shared = locks.shared(NAME, LONG)
+    shared = locks.shared(NAME, ttl=LONG)
     assert "SharedLease 'report'" in repr(shared)
     assert "not held" in repr(shared)
     with shared:

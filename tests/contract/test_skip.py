@@ -63,7 +63,7 @@ def test_a_loss_is_raised_at_the_end(locks: Locks, new_locks: NewLocks) -> None:
 
 
 def test_the_options_are_those_of_a_lease(locks: Locks) -> None:
-    @locks.skip("cleanup", LONG, label="the janitor", reentrant=True)
+    @locks.skip("cleanup", ttl=LONG, label="the janitor", reentrant=True)
     def cleanup(again: bool = True) -> str | None:
         if again:
             return cleanup(again=False)
@@ -75,7 +75,7 @@ def test_the_options_are_those_of_a_lease(locks: Locks) -> None:
             locks.skip("cleanup", **wrong)  # type: ignore[arg-type]
     for ttl in (0, -1, float("nan")):
         with pytest.raises(ValueError, match="TTL"):
-            locks.skip("cleanup", ttl)
+            locks.skip("cleanup", ttl=ttl)
 
 
 def test_functions_that_return_before_their_body_runs_are_refused(tmp_path: Path) -> None:

@@ -40,11 +40,11 @@ def all_taken(locks: Locks) -> Iterator[list[OwnConnection]]:
 
 
 def test_what_ends_a_hold_goes_before_those_who_ask(locks: Locks, threads: Threads) -> None:
-    lease, reader = locks.lease("a", LONG), locks.shared("b", LONG)
+    lease, reader = locks.lease("a", ttl=LONG), locks.shared("b", ttl=LONG)
     assert lease.acquire()
     assert reader.acquire()
     with all_taken(locks):
-        asking = threads.start(locks.lease("c", LONG).acquire)
+        asking = threads.start(locks.lease("c", ttl=LONG).acquire)
         lease.renew()
         lease.release()
         reader.release()
@@ -59,7 +59,7 @@ def test_who_waits_for_a_turn_goes_on_while_the_server_answers(
     locks = new_locks(timeouts=PATIENCE)
     connections = locks.database.connections
     with all_taken(locks) as taken:
-        asking = threads.start(locks.lease("a", LONG).acquire)
+        asking = threads.start(locks.lease("a", ttl=LONG).acquire)
         until = time.monotonic() + 2 * PATIENCE.socket
         while time.monotonic() < until:
             do(locks, connections.execute, taken[0], ONE)
@@ -73,7 +73,7 @@ def test_who_waits_for_a_turn_is_told_when_the_server_answers_nobody(
 ) -> None:
     locks = new_locks(timeouts=PATIENCE)
     with all_taken(locks):
-        asking = threads.attempt(locks.lease("a", LONG).acquire)
+        asking = threads.attempt(locks.lease("a", ttl=LONG).acquire)
         eventually(asking.done)
     with pytest.raises(Unavailable, match="are busy, and the server answers none"):
         asking.result()
@@ -85,9 +85,9 @@ def test_a_wait_lasts_until_its_end_though_others_have_all_connections(
     """Far more threads or tasks than connections, which all look: none hears of a lack of those."""
     locks, others = new_locks(timeouts=PATIENCE), new_locks()
     names = [f"name {number}" for number in range(3 * CONNECTIONS)]
-    held = [others.lease(name, LONG) for name in names]
+    held = [others.lease(name, ttl=LONG) for name in names]
     assert all(one.acquire() for one in held)
-    waiting = [threads.start(locks.lease(name, LONG, SECONDS).acquire) for name in names]
+    waiting = [threads.start(locks.lease(name, ttl=LONG, wait=SECONDS).acquire) for name in names]
     eventually(lambda: all(others.show(name).waiters for name in names))
     with all_taken(locks) as taken:
         until = time.monotonic() + 2 * PATIENCE.socket

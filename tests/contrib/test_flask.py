@@ -108,7 +108,7 @@ def test_all_kinds(new_database: NewDatabase, create_app: Factory) -> None:
     app = create_app(new_database("sqlite", migrated=True).url)
     table = Table("item", MetaData(), Column("id", Integer, primary_key=True), Column("n", Integer))
     with app.app_context():
-        with locks.all(locks.lease("a", LONG), locks.lease("b", LONG), wait=0):
+        with locks.all(locks.lease("a", ttl=LONG), locks.lease("b", ttl=LONG), wait=0):
             assert [state.name for state in locks.locks.list()] == ["a", "b"]
         table.create(db.session.connection())
         db.session.execute(table.insert().values(id=7, n=3))

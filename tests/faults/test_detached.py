@@ -205,7 +205,7 @@ def test_a_slot_that_is_lost(net: Net, what: Lose) -> None:
 
 @LOST
 def test_a_share_that_is_joined_is_lost(net: Net, what: Lose) -> None:
-    with net.direct.shared("report", LONG) as reader:
+    with net.direct.shared("report", ttl=LONG) as reader:
         lost = net.proxy.lose(what, JOIN)
         detached = net.locks.detached("report", TOKEN, shared=True)
         assert detached.take(LONG).fence == reader.fence

@@ -46,7 +46,7 @@ def test_a_holder_that_was_taken_over(
     locks: Locks, others: Locks, engine: Engine, action: str
 ) -> None:
     # Of another length: SQLite's clock may not have moved between the grant and the renewal.
-    stale, later = locks.lease("report", 2 * LONG), others.lease("report", LONG)
+    stale, later = locks.lease("report", ttl=2 * LONG), others.lease("report", ttl=LONG)
     assert stale.acquire()
     expire(engine)
     assert later.acquire()
@@ -60,7 +60,7 @@ def test_a_holder_that_was_taken_over(
 
 def test_a_holder_that_was_released_by_force(locks: Locks, others: Locks) -> None:
     for action in ("renew", "release"):
-        lease = locks.lease("report", LONG)
+        lease = locks.lease("report", ttl=LONG)
         assert lease.acquire()
         assert others.release("report", force=True)
         with pytest.raises(LockLost) as caught:
@@ -70,7 +70,7 @@ def test_a_holder_that_was_released_by_force(locks: Locks, others: Locks) -> Non
 
 def test_names_are_exact(locks: Locks) -> None:
     for name in ("a", "A", "á", "a "):
-        assert locks.lease(name, LONG).acquire(blocking=False), name
+        assert locks.lease(name, ttl=LONG).acquire(blocking=False), name
     assert sorted(state.name for state in locks.list()) == sorted(["a", "A", "á", "a "])
 
 
@@ -81,7 +81,7 @@ def test_a_try_that_began_before_another_hold_has_the_later_fence(
     locks: Locks, others: Locks
 ) -> None:
     """Trap 4: a number that is drawn when a try begins is older than the hold it is for."""
-    first, between = others.lease("report", LONG), others.lease("report", LONG)
+    first, between = others.lease("report", ttl=LONG), others.lease("report", ttl=LONG)
     fences: list[int] = []
 
     def meanwhile(attempt: Attempt) -> None:
@@ -91,7 +91,7 @@ def test_a_try_that_began_before_another_hold_has_the_later_fence(
             with between:
                 fences.append(between.fence)
 
-    late = locks.lease("report", LONG, retry=RetryPolicy(before_sleep=meanwhile))
+    late = locks.lease("report", ttl=LONG, retry=RetryPolicy(before_sleep=meanwhile))
     assert first.acquire()
     with late:
         assert fences[0] < fences[1] < late.fence
@@ -140,7 +140,7 @@ def test_a_wrong_clock_here_takes_no_lease_from_others(
 ) -> None:
     true = time.time
     monkeypatch.setattr(time, "time", lambda: true() - 100_000)
-    with locks.lease("report", LONG, wait=0) as lease:
+    with locks.lease("report", ttl=LONG, wait=0) as lease:
         assert lease.fence == 1  # what was granted first was good, and not granted again
         assert not others.lease("report").acquire(blocking=False)
         lease.renew()
@@ -223,14 +223,14 @@ def test_a_lease_does_not_wait_for_a_row_lock(kind: str, new_database: NewDataba
 
 
 def test_a_row_lock_does_not_come_over_a_lease(locks: Locks, others: Locks) -> None:
-    with locks.lease("order", LONG):
+    with locks.lease("order", ttl=LONG):
         assert not others.row("order").acquire(blocking=False)
     with others.row("order", wait=0):
         pass
 
 
 def test_nor_in_the_users_transaction(locks: Locks, others: Locks, engine: Engine) -> None:
-    with locks.lease("order", LONG), engine.connect() as connection:
+    with locks.lease("order", ttl=LONG), engine.connect() as connection:
         assert not others.row("order", on=connection).acquire(blocking=False)
     with engine.connect() as connection, others.row("order", wait=0, on=connection):
         pass
@@ -253,13 +253,13 @@ def test_in_a_pause_no_row_is_locked_in_the_users_transaction(new_database: NewD
 
 
 def test_a_thread_does_not_wait_for_itself(locks: Locks) -> None:
-    lease = locks.lease("report", LONG)
+    lease = locks.lease("report", ttl=LONG)
     with lease, pytest.raises(DeadlockDetected):
         lease.acquire(timeout=0.2)
 
 
 def test_several_locks_are_taken_in_the_order_of_their_names(locks: Locks) -> None:
-    with locks.all(*(locks.lease(name, LONG) for name in ("c", "a", "b"))):
+    with locks.all(*(locks.lease(name, ttl=LONG) for name in ("c", "a", "b"))):
         taken = sorted(locks.list(), key=lambda state: (str(state.acquired_at), state.name))
         assert [state.name for state in taken] == ["a", "b", "c"]
 
@@ -272,7 +272,7 @@ def test_a_takeover_waits_for_a_guarded_transaction(kind: str, new_database: New
     db = new_database(kind, migrated=True)
     engine = create_engine(db.url)
     with Locks(db.url) as locks, Locks(db.url) as others, engine.connect() as connection:
-        lease, rival = locks.lease("report", LONG), others.lease("report", LONG)
+        lease, rival = locks.lease("report", ttl=LONG), others.lease("report", ttl=LONG)
         assert lease.acquire()
         with lease.guard(connection):
             lease.renew()
@@ -284,7 +284,7 @@ def test_a_takeover_waits_for_a_guarded_transaction(kind: str, new_database: New
 
 
 def test_a_lease_that_is_over_guards_nothing(locks: Locks, engine: Engine) -> None:
-    lease = locks.lease("report", LONG)
+    lease = locks.lease("report", ttl=LONG)
     assert lease.acquire()
     expire(engine)
     with (

@@ -158,7 +158,10 @@ def test_a_lost_reply_does_not_shorten_the_term_of_a_later_grant(
     """Which begins when it is granted, not before the wait; else it would be given back at once."""
     if not can_end:
         end_nothing(net, monkeypatch)
-    holder, lease = net.direct.lease("report", ttl=60), net.locks.lease("report", TTL, renew=False)
+    holder, lease = (
+        net.direct.lease("report", ttl=60),
+        net.locks.lease("report", ttl=TTL, renew=False),
+    )
     assert holder.acquire()
     lost = net.proxy.lose(Lose.REPLY, GRANT)
     waiting = threads.start(lease.acquire, timeout=SECONDS)

@@ -23,9 +23,9 @@ def readers(locks: Locks) -> int | None:
 @pytest.mark.parametrize("how", [Lose.REQUEST, Lose.REPLY])
 def test_a_lost_reply_to_joining_is_settled(net: Net, how: Lose) -> None:
     """The list says whether it has joined, once, and a renewal proves it."""
-    with net.direct.shared("report", 60):
+    with net.direct.shared("report", ttl=60):
         lost = net.proxy.lose(how, JOIN)
-        reader = net.locks.shared("report", 60, wait=0)
+        reader = net.locks.shared("report", ttl=60, wait=0)
         assert reader.acquire()
         assert lost.done.is_set()
         assert (net.proxy.count(RENEW) > 0) is (how is Lose.REPLY)
@@ -39,9 +39,9 @@ def test_a_lost_reply_to_joining_is_settled(net: Net, how: Lose) -> None:
 
 def test_a_lost_grant_is_settled_though_others_have_joined(net: Net) -> None:
     """The first reader finds its own token on the list, and goes without taking them along."""
-    other = net.direct.shared("report", 60, wait=0)
+    other = net.direct.shared("report", ttl=60, wait=0)
     lost = net.proxy.lose(Lose.REPLY, GRANT, hook=lambda: assert_true(other.acquire()))
-    first = net.locks.shared("report", 60, wait=0)
+    first = net.locks.shared("report", ttl=60, wait=0)
     assert first.acquire()
     assert lost.done.is_set()
     assert readers(net.direct) == 2
@@ -55,8 +55,8 @@ def test_a_lost_grant_is_settled_though_others_have_joined(net: Net) -> None:
 
 @pytest.mark.parametrize("how", [Lose.REQUEST, Lose.REPLY])
 def test_a_lost_reply_to_leaving_is_settled(net: Net, how: Lose) -> None:
-    with net.direct.shared("report", 60) as other:
-        reader = net.locks.shared("report", 60)
+    with net.direct.shared("report", ttl=60) as other:
+        reader = net.locks.shared("report", ttl=60)
         assert reader.acquire()
         lost = net.proxy.lose(how, LEAVE)
         reader.release()
@@ -67,7 +67,7 @@ def test_a_lost_reply_to_leaving_is_settled(net: Net, how: Lose) -> None:
 
 
 def test_the_last_one_whose_leaving_was_not_told_touches_no_later_hold(net: Net) -> None:
-    reader, later = net.locks.shared("report", 60), net.direct.lease("report", 60, wait=0)
+    reader, later = net.locks.shared("report", ttl=60), net.direct.lease("report", ttl=60, wait=0)
     assert reader.acquire()
     lost = net.proxy.lose(Lose.REPLY, LEAVE, hook=lambda: assert_true(later.acquire()))
     reader.release()
@@ -83,7 +83,7 @@ def test_an_interrupted_try_takes_nobody_elses_share(
 ) -> None:
     """Whether it was the first one, whom another has joined meanwhile, or it had joined others."""
     with Locks(db.url) as locks, Locks(db.url) as others:
-        reader, other = locks.shared("report", 60), others.shared("report", 60, wait=0)
+        reader, other = locks.shared("report", ttl=60), others.shared("report", ttl=60, wait=0)
         with reader:
             pass
         if not first:

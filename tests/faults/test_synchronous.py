@@ -116,9 +116,12 @@ def test_a_waiter_is_told_that_the_server_waits_for_its_standby(
         with locks.lease("report"):
             pass
         with pair.cut():
-            acquiring = threads.start(locks.lease("report", LONG).acquire)
+            acquiring = threads.start(locks.lease("report", ttl=LONG).acquire)
             eventually(lambda: bool(pair.waiting()))
-            for lock in (others.lease("report", LONG, MOMENT), others.row("report", MOMENT)):
+            for lock in (
+                others.lease("report", ttl=LONG, wait=MOMENT),
+                others.row("report", wait=MOMENT),
+            ):
                 with pytest.raises(NotAcquired, match="waits for a synchronous standby"), lock:
                     pass
             assert "waits for a synchronous standby" in others.show("report").describe()

@@ -22,7 +22,7 @@ def sit(say: Say, wait: Wait, url: str, folder: Path, seed: int) -> None:
     """Take a slot again and again, and meanwhile the seat that there is once for each."""
     chance = random.Random(seed)
     with Locks(url) as locks:
-        semaphore = locks.semaphore("api", LIMIT, TTL, SECONDS)
+        semaphore = locks.semaphore("api", LIMIT, ttl=TTL, wait=SECONDS)
         say("ready")
         wait()
         while True:
@@ -72,7 +72,7 @@ def test_never_more_than_the_limit(db: Database, tmp_path: Path) -> None:
             workers[-1].go_on()
     assert (tmp_path / "violations").read_text() == ""
     with Locks(db.url) as locks:
-        kept = [locks.semaphore("api", LIMIT, TTL, SECONDS) for _ in range(LIMIT)]
+        kept = [locks.semaphore("api", LIMIT, ttl=TTL, wait=SECONDS) for _ in range(LIMIT)]
         for semaphore in kept:  # what the killed had runs out
             assert semaphore.acquire()
         assert {state.name for state in locks.list() if state.held} == {"api#1", "api#2"}

@@ -22,7 +22,7 @@ def work(say: Say, wait: Wait, url: str, folder: Path, kind: str, seed: int) -> 
     chance, mine = random.Random(seed), folder / f"{kind}.{os.getpid()}"
     mine.write_text(f"{0:30.6f}")
     with Locks(url) as locks, mine.open("r+") as file:
-        lease = (locks.shared if kind == "reader" else locks.lease)("report", TTL, SECONDS)
+        lease = (locks.shared if kind == "reader" else locks.lease)("report", ttl=TTL, wait=SECONDS)
         say("ready")
         wait()
         while True:
@@ -78,11 +78,11 @@ def test_never_a_writer_beside_anybody(db: Database, tmp_path: Path) -> None:
             begin(kind)
     assert (tmp_path / "violations").read_text() == ""
     with Locks(db.url) as locks:  # what the killed had runs out
-        assert locks.lease("report", TTL, SECONDS).acquire()
+        assert locks.lease("report", ttl=TTL, wait=SECONDS).acquire()
 
 
 def read(say: Say, wait: Wait, url: str) -> None:
-    with Locks(url) as locks, locks.shared("report", TTL):
+    with Locks(url) as locks, locks.shared("report", ttl=TTL):
         say("reads")
         wait()
         say("goes")

@@ -103,7 +103,7 @@ Wait = Callable[[], None]
 def hold(say: Say, wait: Wait, url: str, leases: dict[str, float], rows: list[str]) -> None:
     """Hold locks until told to go on; then say what became of them."""
     with Locks(url) as locks, ExitStack() as stack:
-        held: list[Any] = [locks.lease(name, ttl) for name, ttl in leases.items()]
+        held: list[Any] = [locks.lease(name, ttl=ttl) for name, ttl in leases.items()]
         held += [locks.row(name) for name in rows]
         for lock in held:
             stack.enter_context(lock)
@@ -132,7 +132,7 @@ def queue_up(say: Say, wait: Wait, url: str, name: str) -> None:
 def lead(say: Say, wait: Wait, url: str, ttl: float, value: str) -> None:
     """Campaign, proclaim, say so, and lead until told to go on."""
     with Locks(url, label=value) as locks:
-        election = locks.election("leader", ttl)
+        election = locks.election("leader", ttl=ttl)
         say("campaigning")
         with election.campaign() as term:
             term.proclaim(value)

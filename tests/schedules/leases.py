@@ -87,7 +87,7 @@ class Leases:
         """A lease on a name that no other run has."""
         told = self.told.append
         return self.locks.lease(
-            f"{next(_numbers)}", ttl, wait=0, renew=renew, on_danger=told, on_lost=told
+            f"{next(_numbers)}", ttl=ttl, wait=0, renew=renew, on_danger=told, on_lost=told
         )
 
     def held(self, age: float, ttl: float = 30.0, *, renew: bool = True) -> Lease:

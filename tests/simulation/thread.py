@@ -358,7 +358,7 @@ class Thread:
         """Go on with a hold, and believe in it. Raises LockLost where it is told to be over."""
         lease = self.locks.attach(
             text,
-            ttl,
+            ttl=ttl,
             on_lost=lambda loss: self.beliefs.tell_lost(self, loss),
             on_danger=lambda danger: self.beliefs.tell_danger(self, danger),
         )

@@ -40,7 +40,7 @@ class Mixed(Chaos):
         wait, think = chance.uniform(0, 0.5) * ttl, chance.uniform(0, 0.02) * ttl
 
         def write(session: Session, id: str, commit: Callable[[], None]) -> None:
-            with self._locks.row(ledger.ROW, wait, on=session):
+            with self._locks.row(ledger.ROW, wait=wait, on=session):
                 ledger.write(session, id, ledger.ROW, 0, think)
 
         self._transact(self._recorder.begin("write", name=ledger.ROW, fence=0), write)
@@ -54,7 +54,7 @@ class Mixed(Chaos):
     def _lead(self) -> None:
         chance, ttl = self._chance, self._plan.ttl
         wait = 0.0 if chance.random() < 0.5 else chance.uniform(0.2, 2) * ttl
-        term = campaign(self._recorder, self._locks.election(ledger.LEADER, ttl), wait)
+        term = campaign(self._recorder, self._locks.election(ledger.LEADER, ttl=ttl), wait)
         if term is None:
             return
         until = time.monotonic() + chance.uniform(0, 0.3) * ttl

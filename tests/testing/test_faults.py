@@ -175,8 +175,8 @@ def test_another_dies_waiting(dblock_locks: Locks, dblock_faults: Faults) -> Non
 def test_renewals_that_are_missed(dblock_locks: Locks, dblock_faults: Faults) -> None:
     dangers: list[Danger] = []
     losses: list[LockLost] = []
-    lease = dblock_locks.lease("report", 30, on_danger=dangers.append, on_lost=losses.append)
-    other = dblock_locks.lease("other", 30, on_danger=dangers.append)
+    lease = dblock_locks.lease("report", ttl=30, on_danger=dangers.append, on_lost=losses.append)
+    other = dblock_locks.lease("other", ttl=30, on_danger=dangers.append)
     lease.acquire()
     other.acquire()
     with dblock_faults.miss_renewals("report"):
@@ -198,7 +198,7 @@ def test_renewals_that_are_missed(dblock_locks: Locks, dblock_faults: Faults) ->
 def test_unreachable(dblock_locks: Locks, dblock_faults: Faults) -> None:
     dangers: list[Danger] = []
     losses: list[LockLost] = []
-    lease = dblock_locks.lease("report", 30, on_danger=dangers.append, on_lost=losses.append)
+    lease = dblock_locks.lease("report", ttl=30, on_danger=dangers.append, on_lost=losses.append)
     lease.acquire()
     with dblock_faults.unreachable():
         with pytest.raises(Unavailable):
@@ -218,7 +218,7 @@ def test_unreachable(dblock_locks: Locks, dblock_faults: Faults) -> None:
 
 
 def test_others_reach_the_database_meanwhile(dblock_locks: Locks, dblock_faults: Faults) -> None:
-    lease = dblock_locks.lease("report", 30)
+    lease = dblock_locks.lease("report", ttl=30)
     lease.acquire()
     another = dblock_faults.wanted_by_another("report")
     dblock_faults.unreachable()

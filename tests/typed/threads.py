@@ -197,7 +197,7 @@ def leases() -> None:
     assert_type((slots.name, slots.limit, slots.token), tuple[str, int, str])
     assert_type(slots.take(30), DetachedHold)
     locks.detached("report", b"token")  # type: ignore[arg-type]
-    shared = locks.shared("prices", 30, 5)
+    shared = locks.shared("prices", ttl=30, wait=5)
     assert_type(shared, SharedLease)
     locks.lease("report", ttl="30")  # type: ignore[arg-type]
     locks.lease(42)  # type: ignore[arg-type]

@@ -26,7 +26,7 @@ from ...handles.base import log_skipped
 from ...handles.election import Election, Leadership
 from ...handles.lease import Lease
 from ...handles.once import Once
-from ...handles.options import AttachKeywords, ElectionKeywords, LeaseKeywords
+from ...handles.options import AttachKeywords, ElectionKeywords, LeaseKeywords, SkipKeywords
 from ...handles.row import RowLock
 from ...handles.semaphore import Semaphore
 from ...handles.shared import SharedLease
@@ -88,46 +88,38 @@ class DjangoLocks(Locks):
     def lease(
         self,
         name: str,
-        ttl: Seconds = 30.0,
-        wait: Seconds | None = None,
-        **options: Unpack[LeaseKeywords],
+        **options: Unpack[LeaseKeywords[None]],
     ) -> DjangoLease:
         """Return a lease. See :meth:`dblock.Locks.lease`, also for the ``options``."""
-        return cast("DjangoLease", super().lease(name, ttl, wait, **options))
+        return cast("DjangoLease", super().lease(name, **options))
 
     def shared(
         self,
         name: str,
-        ttl: Seconds = 30.0,
-        wait: Seconds | None = None,
-        **options: Unpack[LeaseKeywords],
+        **options: Unpack[LeaseKeywords[None]],
     ) -> DjangoSharedLease:
         """Return a lease that others may share. See :meth:`dblock.Locks.shared`."""
-        return cast("DjangoSharedLease", super().shared(name, ttl, wait, **options))
+        return cast("DjangoSharedLease", super().shared(name, **options))
 
-    def attach(
-        self, text: str, ttl: Seconds = 30.0, **options: Unpack[AttachKeywords]
-    ) -> DjangoAttachedLease:
+    def attach(self, text: str, **options: Unpack[AttachKeywords[None]]) -> DjangoAttachedLease:
         """Return a lease that goes on with a hold. See :meth:`dblock.Locks.attach`."""
-        return cast("DjangoAttachedLease", super().attach(text, ttl, **options))
+        return cast("DjangoAttachedLease", super().attach(text, **options))
 
-    def election(
-        self, name: str, ttl: Seconds = 30.0, **options: Unpack[ElectionKeywords]
-    ) -> DjangoElection:
+    def election(self, name: str, **options: Unpack[ElectionKeywords[None]]) -> DjangoElection:
         """Return an election. See :meth:`dblock.Locks.election`, also for the ``options``."""
-        return cast("DjangoElection", super().election(name, ttl, **options))
+        return cast("DjangoElection", super().election(name, **options))
 
     def row(
         self,
         name: str,
-        wait: Seconds | None = None,
         *,
+        wait: Seconds | None = None,
         on: Any = None,
         retry: RetryPolicy | None = None,
     ) -> DjangoRow:
         """Return a row lock. ``on`` is a connection of Django's or its alias, or what it is for
         :meth:`dblock.Locks.row`; None for the atomic block around it, if there is one."""
-        return cast("DjangoRow", super().row(name, wait, on=on, retry=retry))
+        return cast("DjangoRow", super().row(name, wait=wait, on=on, retry=retry))
 
     def counter(  # type: ignore[override]  # in models, where there is no session to be told
         self,
@@ -165,12 +157,12 @@ class DjangoLocks(Locks):
             given = connections[given]
         return super().once(given, key, fingerprint=fingerprint, keep=keep, wait=wait)
 
-    def skip(self, name: str, ttl: Seconds = 30.0, **options: Unpack[LeaseKeywords]) -> Skipping:
+    def skip(self, name: str, **options: Unpack[SkipKeywords[None]]) -> Skipping:
         """Decorate a task to do nothing, and return None, while another runs it.
 
         The task may be a coroutine function. See :meth:`dblock.Locks.skip`.
         """
-        return cast("Skipping", super().skip(name, ttl, **options))
+        return cast("Skipping", super().skip(name, **options))
 
     def disconnect(self) -> None:
         """Close dblock's connections, those in use once they are not; new ones are made when

@@ -19,6 +19,7 @@ from ...decorating import check_runnable, wraps
 from ...errors import DBLockError, NotHeld
 from ...handles.attached import AttachedLease
 from ...handles.lease import Lease
+from ...handles.options import check_keywords
 from ...locks import Locks
 from ...policy import Timeouts
 from ..http import Rules
@@ -35,7 +36,13 @@ if TYPE_CHECKING:
     from ...handles.election import Election
     from ...handles.multi import MultiLock
     from ...handles.once import Once
-    from ...handles.options import AttachKeywords, ElectionKeywords, LeaseKeywords, SlotKeywords
+    from ...handles.options import (
+        AttachKeywords,
+        ElectionKeywords,
+        LeaseKeywords,
+        SemaphoreKeywords,
+        SkipKeywords,
+    )
     from ...handles.row import RowLock
     from ...handles.semaphore import Semaphore
     from ...handles.shared import SharedLease
@@ -94,13 +101,13 @@ class DBLock:
             )
         return state.locks
 
-    def acquire(self, name: str, ttl: Seconds = 30.0, wait: Seconds | None = None) -> Lease:
+    def acquire(self, name: str, **options: Unpack[LeaseKeywords[None]]) -> Lease:
         """Acquire a lease for the rest of the request, or of the application context.
 
-        ``ttl`` and ``wait`` are in seconds. Raises NotAcquired if the name is not free within
+        The ``options`` are as for :meth:`lease`. Raises NotAcquired if the name is not free within
         ``wait``. If the lease is lost by the end, dblock logs that.
         """
-        lease = self.locks.lease(name, ttl, wait)
+        lease = self.locks.lease(name, **options)
         lease.__enter__()
         if NAME not in g:
             setattr(g, NAME, [])
@@ -110,34 +117,28 @@ class DBLock:
     def lease(
         self,
         name: str,
-        ttl: Seconds = 30.0,
-        wait: Seconds | None = None,
-        **options: Unpack[LeaseKeywords],
+        **options: Unpack[LeaseKeywords[None]],
     ) -> Lease:
         """Return a lease: see :meth:`dblock.Locks.lease`, also for the ``options``."""
-        return self.locks.lease(name, ttl, wait, **options)
+        return self.locks.lease(name, **options)
 
     def shared(
         self,
         name: str,
-        ttl: Seconds = 30.0,
-        wait: Seconds | None = None,
-        **options: Unpack[LeaseKeywords],
+        **options: Unpack[LeaseKeywords[None]],
     ) -> SharedLease:
         """Return a lease that others may share: see :meth:`dblock.Locks.shared`."""
-        return self.locks.shared(name, ttl, wait, **options)
+        return self.locks.shared(name, **options)
 
-    def attach(
-        self, text: str, ttl: Seconds = 30.0, **options: Unpack[AttachKeywords]
-    ) -> AttachedLease:
+    def attach(self, text: str, **options: Unpack[AttachKeywords[None]]) -> AttachedLease:
         """Return a lease that goes on with a hold: see :meth:`dblock.Locks.attach`."""
-        return self.locks.attach(text, ttl, **options)
+        return self.locks.attach(text, **options)
 
     def row(
         self,
         name: str,
-        wait: Seconds | None = None,
         *,
+        wait: Seconds | None = None,
         on: Borrowable | None = None,
         retry: RetryPolicy | None = None,
     ) -> RowLock:
@@ -145,24 +146,20 @@ class DBLock:
 
         With ``on=db.session`` it ends with the session's transaction.
         """
-        return self.locks.row(name, wait, on=on, retry=retry)
+        return self.locks.row(name, wait=wait, on=on, retry=retry)
 
-    def election(
-        self, name: str, ttl: Seconds = 30.0, **options: Unpack[ElectionKeywords]
-    ) -> Election:
+    def election(self, name: str, **options: Unpack[ElectionKeywords[None]]) -> Election:
         """Return an election: see :meth:`dblock.Locks.election`."""
-        return self.locks.election(name, ttl, **options)
+        return self.locks.election(name, **options)
 
     def semaphore(
         self,
         name: str,
         limit: int,
-        ttl: Seconds = 30.0,
-        wait: Seconds | None = None,
-        **options: Unpack[SlotKeywords],
+        **options: Unpack[SemaphoreKeywords[None]],
     ) -> Semaphore:
         """Return a semaphore: see :meth:`dblock.Locks.semaphore`."""
-        return self.locks.semaphore(name, limit, ttl, wait, **options)
+        return self.locks.semaphore(name, limit, **options)
 
     def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> MultiLock:
         """Return the given locks as one lock: see :meth:`dblock.Locks.all`."""
@@ -198,21 +195,19 @@ class DBLock:
     def locked(
         self,
         name: str,
-        ttl: Seconds = 30.0,
-        wait: Seconds | None = None,
-        **options: Unpack[LeaseKeywords],
+        **options: Unpack[LeaseKeywords[None]],
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:
         """Decorate a function: it holds a lease while it runs, in whichever application it runs.
 
         The arguments are the same as for :meth:`lease`. Only ``reentrant=True`` is refused, because
         each call makes a lease of its own.
         """
-        _check(name, ttl, wait, **options)
+        _check(name, options)
 
         def decorate(function: Callable[P, T]) -> Callable[P, T]:
             @wraps(check_runnable(function))
             def locked(*args: P.args, **kwargs: P.kwargs) -> T:
-                with self.lease(name, ttl, wait, **options):
+                with self.lease(name, **options):
                     return function(*args, **kwargs)
 
             return locked
@@ -220,16 +215,17 @@ class DBLock:
         return decorate
 
     def skip(
-        self, name: str, ttl: Seconds = 30.0, **options: Unpack[LeaseKeywords]
+        self, name: str, **options: Unpack[SkipKeywords[None]]
     ) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
         """Decorate a function as :meth:`locked` does. But while another holder has the lease, a
         call does nothing and returns None: see :meth:`dblock.Locks.skip`."""
-        _check(name, ttl, 0, **options)
+        check_keywords("skip", options)
+        _check(name, options)
 
         def decorate(function: Callable[P, T]) -> Callable[P, T | None]:
             @wraps(check_runnable(function))
             def skipping(*args: P.args, **kwargs: P.kwargs) -> T | None:
-                return self.locks.skip(name, ttl, **options)(function)(*args, **kwargs)
+                return self.locks.skip(name, **options)(function)(*args, **kwargs)
 
             return skipping
 
@@ -363,9 +359,9 @@ def _nowhere() -> Locks:
     return Locks("sqlite:///nowhere")
 
 
-def _check(name: str, ttl: Seconds, wait: Seconds | None, **options: Unpack[LeaseKeywords]) -> None:
+def _check(name: str, options: LeaseKeywords[None] | SkipKeywords[None]) -> None:
     """Check the arguments of a decorator, which has no application yet."""
-    if _nowhere().lease(name, ttl, wait, **options).reentrant:
+    if _nowhere().lease(name, **options).reentrant:
         raise ValueError(
             "a decorator of DBLock is not reentrant, because each call makes a lease of its own: "
             "leave reentrant=True out, and let a function that calls itself call an undecorated one"

@@ -185,28 +185,28 @@ def test_a_lease_is_given_back_after_a_rollback(
 
 
 def test_a_semaphore(dj: Database, others: Locks, threads: Threads) -> None:
-    with locks.semaphore("api", 2, LONG) as one, locks.semaphore("api", 2, LONG) as two:
+    with locks.semaphore("api", 2, ttl=LONG) as one, locks.semaphore("api", 2, ttl=LONG) as two:
         assert {one.name, two.name} == {"api#1", "api#2"}
         assert not others.semaphore("api", 2).acquire(blocking=False)
     with transaction.atomic():
-        with locks.semaphore("api", 2, LONG) as slot:
+        with locks.semaphore("api", 2, ttl=LONG) as slot:
             pass
         assert not is_free(others, slot.name, threads)
     assert is_free(others, slot.name, threads)
 
 
 def test_a_shared_lease(dj: Database, others: Locks, threads: Threads) -> None:
-    with locks.shared("report", LONG) as one, others.shared("report", LONG) as two:
+    with locks.shared("report", ttl=LONG) as one, others.shared("report", ttl=LONG) as two:
         assert one.fence == two.fence
         assert not is_free(others, "report", threads)
     with transaction.atomic():
-        with locks.shared("report", LONG) as reader, reader.guard():
+        with locks.shared("report", ttl=LONG) as reader, reader.guard():
             pass
         assert not is_free(others, "report", threads)
     assert is_free(others, "report", threads)
     with (
         pytest.raises(TypeError, match="cannot be detached"),
-        locks.shared("report", LONG) as reader,
+        locks.shared("report", ttl=LONG) as reader,
     ):
         reader.detach()
 

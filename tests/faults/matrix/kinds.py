@@ -29,8 +29,8 @@ class OfSemaphore(Operation):
         super().__init__(ways)
         self.whole = self.lock
         self.slots = [f"{self.whole}#{number}" for number in range(1, SLOTS + 1)]
-        self.semaphore = ways.locks.semaphore(self.whole, SLOTS, ways.ttl, renew=False)
-        self.another = ways.direct.semaphore(self.whole, SLOTS, LONG)
+        self.semaphore = ways.locks.semaphore(self.whole, SLOTS, ttl=ways.ttl, renew=False)
+        self.another = ways.direct.semaphore(self.whole, SLOTS, ttl=LONG)
 
     def prepare(self) -> None:
         self.ways.locks.list()

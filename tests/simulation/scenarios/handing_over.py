@@ -199,7 +199,7 @@ def under_a_guard(clients: Clients) -> None:
         if text is None:
             return
         with me.calling("attaching under a guard", 2.0):
-            lease = me.locks.attach(text, 3.0)
+            lease = me.locks.attach(text, ttl=3.0)
             lease.acquire()
         me.beliefs.begin(me, lease)
         me.write(lease)

@@ -230,7 +230,7 @@ def at_least(clients: Clients) -> None:
             begun.append(now)
             me.ledger.left.add(host.lease.token)
 
-        host = me.locks.cron("job", 3, 10, at_least=1.0)(job)
+        host = me.locks.cron("job", ttl=3, wait=10, at_least=1.0)(job)
         host()
 
     for number, client in enumerate(("a", "b")):
@@ -252,7 +252,7 @@ def at_least_killed(clients: Clients) -> None:
                 me.work(1.7)
                 me.client.kill()
 
-        host = me.locks.cron("job", 3, 10, at_least=4.0)(job)
+        host = me.locks.cron("job", ttl=3, wait=10, at_least=4.0)(job)
         host()
 
     for number, client in enumerate(("a", "b")):
