@@ -199,6 +199,11 @@ class AsyncLease(AsyncHolder[Lease]):
         return self.sync.ttl
 
     @property
+    def renew_every(self) -> float:
+        """The number of seconds between two renewals, by the keeper of this process."""
+        return self.sync.renew_every
+
+    @property
     def held(self) -> bool:
         """Whether this handle holds the lease, by the holder's own clock. No round trip."""
         return self.sync.held

@@ -309,8 +309,8 @@ class _Ending:
         return lease.margin if self.grace is None else self.grace
 
     def without_dblock(self, lease: Lease) -> float:
-        # It was renewed a third of the TTL ago or later: that is over before the lease is.
-        longest = lease.ttl / 3
+        # The last renewal was less than an interval ago, so another interval ends before the lease.
+        longest = lease.renew_every
         return longest if self.grace is None else min(self.grace, longest)
 
 

@@ -426,6 +426,11 @@ class Lease(SingleHandle):
         return self._options.plan.ttl
 
     @property
+    def renew_every(self) -> float:
+        """The number of seconds between two renewals, by the keeper of this process."""
+        return self._options.plan.interval
+
+    @property
     def held(self) -> bool:
         """Whether this handle holds the lease, by the holder's own clock. No round trip."""
         hold = self._holds.find()

@@ -83,7 +83,7 @@ class MultiLock(Handle):
         """Renew the leases that waited for the others; return whether all are held now."""
         try:
             for lock in self.locks:
-                if isinstance(lock, Lease) and lock.remaining < lock.ttl / 2:
+                if isinstance(lock, Lease) and _overdue(lock):
                     lock.renew()
         except LockLost:
             return False
@@ -99,6 +99,10 @@ class MultiLock(Handle):
     def held(self) -> bool:
         """Whether you hold every one of the locks."""
         return all(lock.held for lock in self.locks)
+
+
+def _overdue(lease: Lease) -> bool:
+    return lease.ttl - lease.margin - lease.remaining > lease.renew_every
 
 
 def _let_go(lock: Lease | RowLock) -> None:

@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 
 RENEWAL_SHARE = 1 / 3
 DANGER_SHARE = 2 / 3
-# Of the interval: processes that began together do not stay in step.
+# A share of the interval: processes that began together do not stay in step.
 JITTER_SHARE = 0.1
 # Before a missed renewal is repeated: the shorter of the two, or up to half of it less.
 AGAIN_SHARE, AGAIN_MAX = 0.1, 1.0
 # Of a term that is shorter than planned, since the name was passed on with it.
 FIRST_SHARE = 1 / 10
-# What is due so soon is renewed along with what is due now: a share of the TTL, and seconds.
-GATHER_SHARE, GATHER_MAX = RENEWAL_SHARE * JITTER_SHARE, 1.0
+# A renewal that is due within JITTER_SHARE of its interval, and within these seconds, goes along
+# with one that is due now.
+GATHER_MAX = 1.0
 
 NEVER = math.inf
 
@@ -77,6 +78,11 @@ class Plan:
             first = min(first, self.max_hold)
         object.__setattr__(self, "short", short)
         object.__setattr__(self, "first", first)
+
+    @property
+    def interval(self) -> float:
+        """The seconds from the begin of a term to its renewal."""
+        return self.ttl * RENEWAL_SHARE
 
 
 class RenewalSchedule:
@@ -122,11 +128,11 @@ class RenewalSchedule:
         self.danger = begun + ttl * DANGER_SHARE
         self.due = NEVER
         if self._limit(term) is None:
-            share = RENEWAL_SHARE - random * JITTER_SHARE * RENEWAL_SHARE
+            interval = self._interval(term) * (1 - random * JITTER_SHARE)
             if planned and self.renewals == 0 and term.ttl < self._plan.first:
-                share = FIRST_SHARE
-            # One that is longer than the TTL only for `at_least` is not cut short by a renewal.
-            self.due = (term.start if planned else begun) + ttl * share
+                interval = min(interval, ttl * FIRST_SHARE)
+            # A term that is longer than the TTL only for `at_least` is not cut short by a renewal.
+            self.due = (term.start if planned else begun) + interval
         self._set_wake(term)
 
     def renewed(self, term: Term, random: float) -> None:
@@ -159,7 +165,7 @@ class RenewalSchedule:
         """Return from when on a renewal may go along with others that are due."""
         if self.cause is not None:
             return self.due
-        return self.due - min(self._ttl(term) * GATHER_SHARE, GATHER_MAX)
+        return self.due - min(self._interval(term) * JITTER_SHARE, GATHER_MAX)
 
     def length(self, now: float, asked: float | None = None) -> float:
         """Return the TTL to renew with: as ``asked`` or planned, within the longest hold, and not
@@ -214,6 +220,10 @@ class RenewalSchedule:
     def _ttl(self, term: Term) -> float:
         """Return the shorter of the planned TTL and the term's own, which the user may have set."""
         return min(self._plan.ttl, term.ttl)
+
+    def _interval(self, term: Term) -> float:
+        """Return the plan's interval, or its share of a term that the user made shorter."""
+        return self._plan.interval * (self._ttl(term) / self._plan.ttl)
 
     def _set_wake(self, term: Term) -> None:
         # Not when it may go along: that is another's.

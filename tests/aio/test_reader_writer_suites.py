@@ -23,8 +23,8 @@ NAME = "report"
 MODES = pytest.mark.parametrize("mode", ["shared", "lease"])
 
 
-def lock(locks: AsyncLocks, mode: str, *args: Any, **options: Any) -> Any:
-    return getattr(locks, mode)(NAME, LONG, *args, **options)
+def lock(locks: AsyncLocks, mode: str, **options: Any) -> Any:
+    return getattr(locks, mode)(NAME, ttl=LONG, **options)
 
 
 async def tries(locks: AsyncLocks, mode: str) -> bool:

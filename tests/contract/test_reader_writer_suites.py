@@ -21,8 +21,8 @@ NAME = "path"
 MODES = pytest.mark.parametrize("mode", ["shared", "lease"])
 
 
-def lock(locks: Locks, mode: str, *args: Any, **options: Any) -> Any:
-    return getattr(locks, mode)(NAME, LONG, *args, **options)
+def lock(locks: Locks, mode: str, **options: Any) -> Any:
+    return getattr(locks, mode)(NAME, ttl=LONG, **options)
 
 
 class Visits:
@@ -52,7 +52,7 @@ def crowd(new_locks: NewLocks, threads: Threads, modes: list[str], times: int = 
     def work(mode: str, locks: Locks) -> None:
         begin.wait(SECONDS)
         for _ in range(times):
-            with lock(locks, mode, SECONDS):
+            with lock(locks, mode, wait=SECONDS):
                 visits(mode)
 
     for number, mode in enumerate(modes):
@@ -159,11 +159,11 @@ def test_fasteners_chaotic(new_locks: NewLocks, threads: Threads, chaotic: str) 
     got, other = [], "lease" if chaotic == "shared" else "shared"
 
     def fail() -> None:
-        with pytest.raises(ZeroDivisionError), lock(new_locks(), chaotic, SECONDS):
+        with pytest.raises(ZeroDivisionError), lock(new_locks(), chaotic, wait=SECONDS):
             raise ZeroDivisionError
 
     def work(mode: str) -> None:
-        with lock(new_locks(), mode, SECONDS):
+        with lock(new_locks(), mode, wait=SECONDS):
             got.append(mode)
 
     for _ in range(2):

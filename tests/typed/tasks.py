@@ -108,6 +108,7 @@ async def leases(session: AsyncSession) -> None:
     await handle(lease)
     assert_type(lease.name, str)
     assert_type(lease.ttl, float)
+    assert_type(lease.renew_every, float)
     assert_type(lease.held, bool)
     assert_type(await lease.locked(), bool)
     assert_type(lease.fence, int)

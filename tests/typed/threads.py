@@ -158,6 +158,7 @@ def leases() -> None:
         assert_type(held, Lease)
     assert_type(lease.name, str)
     assert_type(lease.ttl, float)
+    assert_type(lease.renew_every, float)
     assert_type(lease.wait, float | None)
     assert_type(lease.reentrant, bool)
     assert_type(lease.held, bool)
