@@ -19,6 +19,7 @@ Seconds = float | timedelta
 
 NAME_MAX = 255
 TTL_MIN = 0.1  # below this a round trip is a large part of the lease
+RENEW_EVERY_MIN = TTL_MIN / 2
 TTL_MAX = 366 * 24 * 3600.0
 TTL_LONG = 24 * 3600.0
 _LONG = (  # the same for all of them, so that it is said once
@@ -201,6 +202,21 @@ def check_max_renewals(max_renewals: object) -> int | None:
     if max_renewals < 0:
         raise ValueError(f"max_renewals cannot be negative: {max_renewals!r}")
     return max_renewals
+
+
+def check_renew_every(renew_every: object, ttl: float, *, renew: bool) -> float | None:
+    """Return the seconds between two renewals of a lease with this TTL. None is a third of it."""
+    if renew_every is None:
+        return None
+    number = seconds("renew_every", renew_every)
+    if not renew:
+        raise ValueError("renew_every does nothing with renew=False: leave one of them out")
+    if not RENEW_EVERY_MIN <= number <= ttl / 2:
+        raise ValueError(
+            f"renew_every is at least {RENEW_EVERY_MIN} s, and at most half of the TTL of {ttl:g} "
+            f"s so that there is time for a second try: {renew_every!r}"
+        )
+    return number
 
 
 def check_zone(tz: object) -> tzinfo | None:

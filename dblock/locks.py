@@ -181,9 +181,10 @@ class Locks:
         database, and passing the lease on to the next waiter takes longer. A free name is reserved
         for the first waiter for 0.4 s, so a dead waiter does not stop the others.
 
-        dblock renews the lease after each third of the TTL, at most ``max_renewals`` times, and
-        never past ``max_hold`` seconds after you got it. Then the lease expires. With
-        ``renew=False`` dblock does not renew it.
+        dblock renews the lease after each third of the TTL, or every ``renew_every`` seconds, which
+        is at most half of the TTL. It does so at most ``max_renewals`` times, and never past
+        ``max_hold`` seconds after you got the lease. Then the lease expires. With ``renew=False``
+        dblock does not renew it.
 
         If two thirds of the TTL pass without a renewal, dblock calls ``on_danger`` with a
         :class:`Danger`, while there is still time to stop. If the lease is lost, it calls
@@ -275,7 +276,7 @@ class Locks:
         self, name: str, token: str | None, owner: str | None
     ) -> tuple[Database, LeaseOptions, str, str]:
         label = "" if owner is None else check_label(owner)[:LABEL_MAX]
-        options = LeaseOptions(name, plan(30.0, False, None, None), self.retry, label=label)
+        options = LeaseOptions(name, plan(30.0, False), self.retry, label=label)
         secret = self.database.runtime.token(16) if token is None else check_token(token)
         return self.database, options, secret, label or self.database.owner("")
 

@@ -108,7 +108,7 @@ class ByToken(ABC):
             raise self._refusal(attempt, answer)
         # It waits with a token that nobody else knows. So what it gets can be given back if the
         # caller is cancelled, although the caller may have asked again with its own token.
-        brief = plan(min(ttl, HAND_OVER), False, None, None)
+        brief = plan(min(ttl, HAND_OVER), False)
         waiting = self._waiting(self._options._replace(plan=brief))
         left = None if wait is None else max(0.0, start + wait - self._runtime.now())
         refusal, attempt = waiting.try_within(left), self._attempt(ttl)

@@ -19,6 +19,7 @@ from ..arguments import (
     check_max_hold,
     check_max_renewals,
     check_renew,
+    check_renew_every,
     check_ttl,
 )
 from ..protocol.schedule import Danger, Plan
@@ -46,6 +47,7 @@ class Renewed(TypedDict, total=False):
     """The options of holds whose renewals the caller may limit."""
 
     renew: bool
+    renew_every: Seconds | None
     max_renewals: int | None
 
 
@@ -142,6 +144,7 @@ def lease_options(
     retry: RetryPolicy | None = None,
     label: str | None = None,
     renew: bool = True,
+    renew_every: Seconds | None = None,
     max_renewals: int | None = None,
     max_hold: Seconds | None = None,
     on_danger: Callable[[Danger], None] | None = None,
@@ -153,7 +156,7 @@ def lease_options(
     """
     return LeaseOptions(
         name,
-        plan(check_ttl(ttl), renew, max_renewals, max_hold),
+        plan(check_ttl(ttl), renew, renew_every, max_renewals, max_hold),
         policy(retry),
         wait,
         reentrant,
@@ -165,6 +168,18 @@ def lease_options(
 
 
 @lru_cache(maxsize=64, typed=True)
-def plan(ttl: float, renew: bool, max_renewals: int | None, max_hold: Seconds | None) -> Plan:
+def plan(
+    ttl: float,
+    renew: bool = True,
+    renew_every: Seconds | None = None,
+    max_renewals: int | None = None,
+    max_hold: Seconds | None = None,
+) -> Plan:
     """Return a plan, the same for most leases. Its TTL has been checked."""
-    return Plan(ttl, check_renew(renew), check_max_renewals(max_renewals), check_max_hold(max_hold))
+    return Plan(
+        ttl,
+        check_renew(renew),
+        check_renew_every(renew_every, ttl, renew=renew),
+        check_max_renewals(max_renewals),
+        check_max_hold(max_hold),
+    )

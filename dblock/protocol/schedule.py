@@ -63,6 +63,7 @@ class Plan:
 
     ttl: float
     renew: bool = True
+    renew_every: float | None = None
     max_renewals: int | None = None
     max_hold: float | None = None
     at_least: float = 0.0
@@ -82,7 +83,7 @@ class Plan:
     @property
     def interval(self) -> float:
         """The seconds from the begin of a term to its renewal."""
-        return self.ttl * RENEWAL_SHARE
+        return self.ttl * RENEWAL_SHARE if self.renew_every is None else self.renew_every
 
 
 class RenewalSchedule:

@@ -50,6 +50,15 @@ def test_it_outlives_its_ttl(locks: Locks, others: Locks, engine: Engine) -> Non
     assert all(isinstance(one, Danger) for one in told.all)
 
 
+def test_it_is_renewed_as_often_as_asked_for(locks: Locks, engine: Engine) -> None:
+    """Without renew_every it would be renewed in eight hours."""
+    with locks.lease("report", ttl=24 * 3600, renew_every=0.1) as lease:
+        for _ in range(4):
+            eventually(moved(engine, locks, "report"))
+            lease.check()
+        assert lease.renew_every == 0.1
+
+
 def test_many_are_renewed_together(locks: Locks, engine: Engine, renewals: Renewals) -> None:
     count = 30
     leases = [locks.lease(f"report {number}", ttl=15 * TTL) for number in range(count)]
@@ -301,6 +310,10 @@ def test_held_shorter_than_its_ttl(locks: Locks, engine: Engine) -> None:
 WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"renew": 1}, TypeError, "renew is True or False"),
     ({"renew": None}, TypeError, "renew is True or False"),
+    ({"ttl": 30, "renew_every": 15.1}, ValueError, "at most half of the TTL of 30 s"),
+    ({"renew_every": 0.01}, ValueError, "renew_every is at least 0.05 s"),
+    ({"renew_every": True}, TypeError, "renew_every"),
+    ({"renew_every": 5, "renew": False}, ValueError, "does nothing with renew=False"),
     ({"max_renewals": -1}, ValueError, "max_renewals cannot be negative"),
     ({"max_renewals": 1.5}, TypeError, "max_renewals is an int, not float"),
     ({"max_renewals": True}, TypeError, "max_renewals is an int, not bool"),

@@ -49,6 +49,17 @@ def test_a_short_first_term_is_renewed_soon(start: float, ttl: float, random: fl
     assert schedule.due > start + FIRST_TERM / 5
 
 
+@given(starts, st.floats(10, TTL_MAX), st.floats(0.005, 0.5), randoms)
+def test_renewals_of_an_interval(start: float, ttl: float, share: float, random: float) -> None:
+    """In proportion, where the user has made the term shorter."""
+    schedule = RenewalSchedule(Plan(ttl, renew_every=share * ttl), Term(start, ttl), random)
+    interval = share * ttl * (1 - random / 10)
+    assert schedule.due == approx(start + interval)
+    assert schedule.due <= schedule.danger
+    schedule.extended(Term(start, ttl / 2), random)
+    assert schedule.due <= start + interval
+
+
 def test_processes_do_not_move_in_step() -> None:
     term = Term(0.0, 30.0)
     dues = [RenewalSchedule(Plan(30.0), term, number / 100).due for number in range(101)]

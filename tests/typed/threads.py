@@ -145,6 +145,7 @@ def leases() -> None:
         retry=policy,
         label="report",
         renew=True,
+        renew_every=5,
         max_renewals=3,
         max_hold=600,
         on_danger=warn,
