@@ -115,6 +115,14 @@ FUNCTIONS = (
         f"{FAULTS}::test_volatile_tables_with_synchronous_standbys_are_refused",
     ),
     Mutant(
+        "functions-lock-the-witness-first",
+        "all that change the epoch's row and the witness's lock them in one order",
+        "WitnessStatements.record_ttl",
+        "FROM announced, {self.witness_table} AS w",
+        "FROM {self.witness_table} AS w",
+        f"{FAULTS}::test_transactions_that_record_a_ttl_wait_for_each_other[dblock]",
+    ),
+    Mutant(
         "functions-let-a-stale-fence-pass",
         "the gate lets no fence pass after a larger one",
         "FunctionStatements._pass_gate",

@@ -11,6 +11,7 @@ from psycopg.errors import ObjectNotInPrerequisiteState
 from sqlalchemy import make_url
 
 from dblock import LockLost, Locks
+from dblock.protocol.steps import Query
 from dblock.schema import upgrade
 from tests.conftest import Database, NewDatabase, OwnServers, find_or_skip
 from tests.faults.database import epoch, forget, pause, shorten_pause
@@ -258,28 +259,49 @@ def test_a_call_gives_up_on_a_row_that_is_in_use_for_long(url: str) -> None:
         assert caller.release("report", mine)
 
 
-def test_transactions_that_record_a_ttl_wait_for_each_other(db: Database, threads: Threads) -> None:
+@pytest.mark.parametrize("asks", ["a function", "dblock"])
+def test_transactions_that_record_a_ttl_wait_for_each_other(
+    db: Database, threads: Threads, asks: str
+) -> None:
     """One of them was late to write the witness, and so has locked the epoch's row."""
+    longest = 3 * LONG
 
-    def waiting(count: int) -> None:
+    def waiting() -> None:
         query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
         within = f"{query} AND datname = current_database()"
-        eventually(lambda: execute(db.url, within) == [(count,)])
+        eventually(lambda: execute(db.url, within) == [(1,)])
 
-    with Caller(db.url) as first, Caller(db.url) as late, Caller(db.url) as other:
+    with (
+        Locks(db.url) as locks,
+        Caller(db.url) as first,
+        Caller(db.url) as late,
+        Caller(db.url) as other,
+    ):
+        locks.list()  # it knows its tables from now on
+
+        def send(caller: Caller, query: Query[int]) -> None:
+            caller.connection.execute(query.sql, query.params)
+
+        def ask() -> None:
+            if asks == "dblock":  # it has announced the TTL in an earlier transaction
+                send(other, locks.dialect.record_ttl(longest))
+            else:
+                assert other.acquire("other", token(), longest).fence is not None
+
         execute(db.url, "TRUNCATE dblock_witness")
         first.run("BEGIN")
         assert first.acquire("first", token(), LONG).fence is not None
+        send(first, locks.dialect.announce_ttl(longest))
         late.run("BEGIN")
         granted = threads.start(late.acquire, "late", token(), LONG)
-        waiting(1)
+        waiting()
         first.run("COMMIT")
         assert granted.result(SECONDS).fence is not None
-        granted = threads.start(other.acquire, "other", token(), 3 * LONG)
-        waiting(1)
+        asking = threads.start(ask)
+        waiting()
         assert late.acquire("later", token(), 2 * LONG).fence is not None
         late.run("COMMIT")
-        assert granted.result(SECONDS).fence is not None
+        asking.result(SECONDS)
 
 
 def test_many_begin_at_once(db: Database, threads: Threads) -> None:
