@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.code import Code
 from tests.mutants.copy import ROOT, Copy, Verdict
+from tests.mutants.guards import guards_of
 from tests.mutants.mutant import Mutant
 from tests.servers import Server, shared_mariadb, shared_postgresql
 from tests.servers.mariadb import VARIABLE as MARIADB
@@ -37,7 +38,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="only those that the simulation does not kill by itself",
     )
+    parser.add_argument(
+        "--tests-of",
+        metavar="NAME",
+        help="plant nothing: print the tests that guard a function, class, module, file or folder",
+    )
     options = parser.parse_args(arguments)
+    if options.tests_of:
+        try:
+            print(guards_of(options.tests_of, Code(ROOT), CATALOGUE), end="")
+        except LookupError as error:
+            parser.error(str(error))
+        return 0
     chosen = [mutant for mutant in CATALOGUE if options.k in mutant.name]
     if not chosen:
         parser.error(f"no mutant has {options.k!r} in its name")
