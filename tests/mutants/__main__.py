@@ -21,7 +21,6 @@ from tests.mutants.mutant import Mutant
 from tests.servers import Server, shared_mariadb, shared_postgresql
 from tests.servers.mariadb import VARIABLE as MARIADB
 from tests.servers.postgresql import VARIABLE as POSTGRESQL
-from tests.simulation.teeth import read_lines
 
 # A test that takes so much longer with a mutant than without one waits for ever: it has noticed it.
 TIMES_LONGER, SPARE_SECONDS = 10, 5.0
@@ -54,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not chosen:
         parser.error(f"no mutant has {options.k!r} in its name")
     if options.beyond_simulation:
-        chosen = beyond_simulation(chosen)
+        chosen = [mutant for mutant in chosen if not mutant.dies_in]
     code = Code(ROOT)
     planted = {mutant: mutant.plant(code) for mutant in chosen}
     with ExitStack() as stack:
@@ -71,12 +70,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1
         chosen.sort(key=times.expected, reverse=True)  # none of the slow ones at the end, alone
         return judge({mutant: planted[mutant] for mutant in chosen}, copies, times)
-
-
-def beyond_simulation(mutants: Sequence[Mutant]) -> list[Mutant]:
-    """Return those that the simulation does not kill by itself."""
-    killed = read_lines()
-    return [mutant for mutant in mutants if mutant.name not in killed]
 
 
 class Times:
