@@ -54,6 +54,7 @@ CASES = {
     "renewing.py": ["c.py::test_alive"],
     "Lease.locked": ["a.py::test_longer", "a.py::test_term", "b.py::test_free"],
     "dblock/inner/__init__.py": [],
+    "ALONE": [],
     "Shared": ["a.py::test_longer", "a.py::test_term", "b.py::test_free"],
 }
 
@@ -64,6 +65,9 @@ def code(tmp_path: Path) -> Code:
     inner.mkdir(parents=True)
     (tmp_path / "dblock" / "boxes.py").write_text(LEASE)
     (inner / "__init__.py").touch()
+    (inner / "dblock.py").touch()  # its name is the end of one, and all of the package's
+    (inner.parent / "__init__.py").touch()
+    (inner.parent / "lonely.py").write_text("ALONE = True\n")
     (inner / "renewing.py").write_text(RENEW)
     return Code(tmp_path)
 
@@ -100,7 +104,7 @@ def test_a_function_without_a_mutant_leads_to_its_class(code: Code) -> None:
 
 def test_other_places_of_the_same_name_are_named(code: Code) -> None:
     said = guards_of("Lease.renew", code, MUTANTS)
-    assert said.endswith("\ndblock has other places of this name: --tests-of renew\n")
+    assert said.startswith("dblock has other places of this name: --tests-of renew\n")
     assert "other places" not in guards_of("renew", code, MUTANTS)
 
 
@@ -112,6 +116,7 @@ def test_other_places_of_the_same_name_are_named(code: Code) -> None:
         ("dblock/box.py", "dblock/boxes.py"),
         ("reew", "renew"),
         ("ease", "Lease"),
+        ("xyzxyz", "none; say a function"),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest(asked: str, nearest: str, code: Code) -> None:

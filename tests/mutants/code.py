@@ -46,7 +46,9 @@ class Code:
         return self._places
 
     def ending(self, name: str) -> list[str]:
-        """Return the qualified names that end so: `Lease.renew`."""
+        """Return the qualified names that end so: `Lease.renew`. A whole name is the only one."""
+        if name in self._places:
+            return [name]
         candidates = self._by_last_part.get(name.rpartition(".")[2], [])
         return [full for full in candidates if f".{full}".endswith(f".{name}")]
 

@@ -23,14 +23,15 @@ def guards_of(asked: str, code: Code, mutants: Sequence[Mutant]) -> str:
     names = code.ending(asked)
     if not names:
         return listed(asked, planted_in(files_at(asked, code), code, mutants))
-    found = planted_in(places_of(names, code), code, mutants)
-    if not found and (outer := around(names, code)):
-        wider = planted_in(places_of(outer, code), code, mutants)
-        return f"No mutant is in {asked}.\n{listed(' and '.join(outer), wider)}"
-    last = asked.rpartition(".")[2]
-    others = len(code.ending(last)) > len(names)
-    also = f"dblock has other places of this name: --tests-of {last}\n" if others else ""
-    return f"{listed(asked, found)}{also}"
+    last, text = asked.rpartition(".")[2], ""
+    if len(code.ending(last)) > len(names):
+        text = f"dblock has other places of this name: --tests-of {last}\n"
+    while not (found := planted_in(places_of(names, code), code, mutants)):
+        if not (outer := around(names, code)):
+            break
+        text += f"No mutant is in {asked}.\n"
+        names, asked = outer, " and ".join(outer)
+    return f"{text}{listed(asked, found)}"
 
 
 def places_of(names: Collection[str], code: Code) -> list[Place]:
@@ -52,9 +53,8 @@ def files_at(path: str, code: Code) -> list[Place]:
     end = f"/{path.strip('/')}/"
     if found := [file for file in code.texts if end in f"/{file}/"]:
         return [Place(file, 0, code.texts[file].count("\n") + 1) for file in found]
-    raise LookupError(
-        f"dblock has no {path!r}. The nearest names: {', '.join(nearest(path, code))}"
-    )
+    like = ", ".join(nearest(path, code)) or "none; say a function, class, module, file or folder"
+    raise LookupError(f"dblock has no {path!r}. The nearest names: {like}")
 
 
 def planted_in(places: Collection[Place], code: Code, mutants: Sequence[Mutant]) -> list[Mutant]:
