@@ -277,7 +277,7 @@ CRASHES = (
         "begun-anew-twice",
         "one begins anew, and none takes back what another recorded",
         "WitnessStatements.record_ttl",
-        "AND w.writer = w.xmin::text FOR UPDATE",
+        "AND w.writer = w.xmin::text FOR UPDATE OF w",
         "AND w.writer = w.xmin::text",
         f"{TTLS}::test_two_begin_anew_at_once",
         dies_in="postgresql begun-at-once:",

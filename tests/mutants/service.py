@@ -177,7 +177,7 @@ SERVICE = (
         "Connections.make_room",
         "ending = next(iter(self.without_request))",
         "ending = newest",
-        f"{BAD_INPUT}::test_many_slow_clients_harm_nobody",
+        f"{BAD_INPUT}::test_a_thousand_slow_clients_harm_nobody",
     ),
     Mutant(
         "service-ends-waiting-clients",
