@@ -189,6 +189,16 @@ def test_commands(page: Path, tmp_path: Path) -> None:
                 assert "Traceback" not in done.stderr
 
 
+def test_the_commands_that_find_tests() -> None:
+    """They start no server, so each is run as it is on the page."""
+    (block,) = blocks(ROOT / "CONTRIBUTING.md", "console find")
+    for line in block.splitlines():
+        command = line.removeprefix("$ ").replace("python ", f"{shlex.quote(sys.executable)} ")
+        done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, ""), command
+        assert len(done.stdout.splitlines()) > 1, command
+
+
 @pytest.mark.parametrize("page", [*PAGES, *FRAMEWORKS, *OTHERS], ids=lambda page: page.name)
 def test_links(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):

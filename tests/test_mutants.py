@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.__main__ import Times, beyond_simulation, judge
+from tests.mutants.__main__ import Times, judge
 from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.code import Code
 from tests.mutants.copy import Copy, Verdict
 from tests.mutants.mutant import Mutant
-from tests.simulation.teeth import read_lines
+from tests.mutants.recording import FOLDER, record
 from tests.support import eventually
 
 ROOT = Path(__file__).parent.parent
@@ -42,8 +44,10 @@ def test_their_tests_exist() -> None:
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-def test_the_names_differ() -> None:
+def test_the_names_differ_and_are_written_out() -> None:
     assert len({mutant.name for mutant in CATALOGUE}) == len(CATALOGUE)
+    source = "".join(file.read_text() for file in FOLDER.glob("*.py"))
+    assert [mutant.name for mutant in CATALOGUE if f'"{mutant.name}",' not in source] == []
 
 
 SOURCE = """
@@ -196,11 +200,50 @@ def test_who_survives_does_so_twice_and_is_named_at_the_end(
     assert lines[-1] == last.format(mutant.name)
 
 
-def test_what_is_beyond_the_simulation() -> None:
-    """Each mutant is planted in CI: in the simulation, or before its test."""
-    killed, rest = read_lines(), beyond_simulation(CATALOGUE)
-    assert not any(mutant.name in killed for mutant in rest)
-    assert len(rest) == len(CATALOGUE) - len(killed)
+RECORDED = """
+SOME = (
+    Mutant("first", "a promise", "boxes.free", "<", "<=", "tests/test_boxes.py"),
+    Mutant(
+        "second",
+        "a promise",
+        "boxes.free",
+        "{LIMIT}",
+        "{LIMIT + 1}",
+        "tests/test_boxes.py",
+        count=2,
+    ),
+)
+"""
+SHORT = "sqlite hand-off: a.select#1+8"
+LONG = f"postgresql passed-to-who-does-not-renew: {' '.join(['b.register#1!promote:3'] * 4)}"
+
+
+def test_where_a_mutant_dies_is_written_into_its_source(tmp_path: Path) -> None:
+    (file := tmp_path / "boxes.py").write_text(RECORDED)
+
+    def written() -> tuple[str | None, str]:
+        """The field, which is above or below others, and the rest of the file."""
+        text = file.read_text()
+        found = re.search(r'^        dies_in=((?: *".*"\n?)+),\n', text, re.MULTILINE)
+        if found is None:
+            return None, text
+        return ast.literal_eval(f"({found[1]})"), text.replace(found[0], "")
+
+    for line in (SHORT, LONG, SHORT, None, LONG, None):
+        record("second", line, tmp_path)
+        assert written() == (line, RECORDED)
+        assert max(map(len, file.read_text().splitlines())) <= 100
+    with pytest.raises(LookupError, match="has a Mutant\\('third', "):
+        record("third", SHORT, tmp_path)
+
+
+def test_a_schedule_that_is_found_again_changes_no_source(tmp_path: Path) -> None:
+    shutil.copytree(FOLDER, tmp_path, dirs_exist_ok=True)
+    for mutant in CATALOGUE:
+        if mutant.dies_in:
+            record(mutant.name, mutant.dies_in, tmp_path)
+    for file in FOLDER.glob("*.py"):
+        assert (tmp_path / file.name).read_text() == file.read_text()
 
 
 def test_no_mutant_dies_of_a_name_that_is_not_there(code: Code, tmp_path: Path) -> None:

@@ -3,13 +3,12 @@
 The page of Galera has the statements that are others there than on another MariaDB. That of the
 functions has those that create them, in a schema of their own, and that drop them.
 
-The pages are to be read where a statement is changed. They are written anew with
-``DBLOCK_TEST_SQL=1``.
+If you change a statement, write the pages again (``python -m tests.golden sql``), and read the
+change.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from textwrap import dedent
 
@@ -21,6 +20,8 @@ from dblock.policy import Timeouts
 from tests.protocol.test_commands import Case, cases
 
 PAGES = Path(__file__).parent / "sql"
+KINDS = (*sorted(DIALECTS), "galera")
+WRITE = "read what has changed: python -m tests.golden sql writes the pages"
 
 
 def told(case: Case) -> str:
@@ -42,19 +43,22 @@ def functions() -> str:
     return "".join(f"{statement};\n\n" for statement in made)
 
 
-@pytest.mark.parametrize("kind", [*sorted(DIALECTS), "galera"])
-def test_what_is_sent(kind: str) -> None:
-    page = PAGES / f"{kind}.sql"
+def page(kind: str) -> str:
     usual = {told(case) for case in cases() if case.page == "mariadb"} if kind == "galera" else ()
     statements = (told(case) for case in cases() if case.page == kind)
-    same_as("\n".join(statement for statement in statements if statement not in usual), page)
+    return "\n".join(statement for statement in statements if statement not in usual)
+
+
+def pages() -> dict[Path, str]:
+    return {PAGES / f"{kind}.sql": page(kind) for kind in KINDS} | {
+        PAGES / "functions.sql": functions()
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_sent(kind: str) -> None:
+    assert page(kind) == (PAGES / f"{kind}.sql").read_text(), WRITE
 
 
 def test_the_functions() -> None:
-    same_as(functions(), PAGES / "functions.sql")
-
-
-def same_as(sent: str, page: Path) -> None:
-    if os.environ.get("DBLOCK_TEST_SQL"):
-        page.write_text(sent)
-    assert sent == page.read_text(), "read what has changed; DBLOCK_TEST_SQL=1 writes the page anew"
+    assert functions() == (PAGES / "functions.sql").read_text(), WRITE

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,6 +20,9 @@ from tests.servers.own import make_directory
 from tests.servers.watch import forget
 from tests.support import SECONDS
 
+#: Set by ``python -m tests.golden pictures``: the tests write the pictures of the docs again.
+PICTURES = "DBLOCK_TEST_PICTURES"
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
 MISSING = "no chromium with its driver on this machine (apt install chromium chromium-driver)"
 FLAGS = (
     "--headless",
@@ -82,6 +87,11 @@ class Browser:
         """What the page and the browser have complained of since the last call."""
         get_log: Any = self.chrome.get_log
         return [entry["message"] for entry in get_log("browser")]
+
+    def picture(self, name: str) -> None:
+        """Keep the page, as it looks now, for the docs, if this run writes their pictures."""
+        if os.environ.get(PICTURES):
+            self.chrome.save_screenshot(IMAGES / f"{name}.png")
 
     def find(self, css: str) -> WebElement:
         return self.chrome.find_element(By.CSS_SELECTOR, css)

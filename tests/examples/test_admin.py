@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import subprocess
@@ -20,7 +19,6 @@ from tests.examples.conftest import Manage
 from tests.examples.site import EXAMPLES, Site, command, started
 from tests.servers import ServerMissing
 from tests.support import SECONDS
-from tests.test_docs import ROOT
 
 PASSWORD = "as long as it has to be"
 TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
@@ -91,8 +89,7 @@ def test_admin(
     run = rf"running, started {TIME}"
     told = rf"product:1 running {re.escape(holder)} {DURATION} in {DURATION} 0 {run} 1"
     assert re.fullmatch(told, row)
-    if os.environ.get("DBLOCK_TEST_SCREENSHOT"):
-        browser.chrome.save_screenshot(ROOT / "docs" / "images" / "admin.png")
+    browser.picture("admin")
 
     # The page of the lock, and back to the list as it was.
     browser.find("#searchbar").send_keys("product")
@@ -134,8 +131,7 @@ def test_a_report_is_made_again(
     took = rf"{TIME} {DURATION}"
     assert re.match(rf"nightly-report \d{{4}}-\d\d-\d\d succeeded {took} ", report)
     assert re.match(rf"backup - failed, exit status 3 {took} ", backup)
-    if os.environ.get("DBLOCK_TEST_SCREENSHOT"):
-        browser.chrome.save_screenshot(ROOT / "docs" / "images" / "runs.png")
+    browser.picture("runs")
 
     act(browser, "reopen")
     assert re.search(r"nightly-report, slot \d{4}-\d\d-\d\d", browser.text)

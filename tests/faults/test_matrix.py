@@ -31,4 +31,4 @@ def test_every_statement_meets(site: Site, fault: Fault) -> None:
 
 
 def test_the_published_table_is_what_is_demanded() -> None:
-    assert published() in PAGE.read_text(), "run: python -m tests.faults.matrix --publish"
+    assert published() in PAGE.read_text(), "run: python -m tests.golden matrix"

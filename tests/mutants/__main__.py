@@ -16,11 +16,11 @@ from queue import SimpleQueue
 from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.code import Code
 from tests.mutants.copy import ROOT, Copy, Verdict
+from tests.mutants.guards import guards_of
 from tests.mutants.mutant import Mutant
 from tests.servers import Server, shared_mariadb, shared_postgresql
 from tests.servers.mariadb import VARIABLE as MARIADB
 from tests.servers.postgresql import VARIABLE as POSTGRESQL
-from tests.simulation.teeth import read_lines
 
 # A test that takes so much longer with a mutant than without one waits for ever: it has noticed it.
 TIMES_LONGER, SPARE_SECONDS = 10, 5.0
@@ -37,12 +37,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="only those that the simulation does not kill by itself",
     )
+    parser.add_argument(
+        "--tests-of",
+        metavar="NAME",
+        help="plant nothing: print the tests that guard a function, class, module, file or folder",
+    )
     options = parser.parse_args(arguments)
+    if options.tests_of:
+        try:
+            print(guards_of(options.tests_of, Code(ROOT), CATALOGUE), end="")
+        except LookupError as error:
+            parser.error(str(error))
+        return 0
     chosen = [mutant for mutant in CATALOGUE if options.k in mutant.name]
     if not chosen:
         parser.error(f"no mutant has {options.k!r} in its name")
     if options.beyond_simulation:
-        chosen = beyond_simulation(chosen)
+        chosen = [mutant for mutant in chosen if not mutant.dies_in]
     code = Code(ROOT)
     planted = {mutant: mutant.plant(code) for mutant in chosen}
     with ExitStack() as stack:
@@ -59,12 +70,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1
         chosen.sort(key=times.expected, reverse=True)  # none of the slow ones at the end, alone
         return judge({mutant: planted[mutant] for mutant in chosen}, copies, times)
-
-
-def beyond_simulation(mutants: Sequence[Mutant]) -> list[Mutant]:
-    """Return those that the simulation does not kill by itself."""
-    killed = read_lines()
-    return [mutant for mutant in mutants if mutant.name not in killed]
 
 
 class Times:

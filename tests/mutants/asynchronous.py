@@ -32,6 +32,7 @@ ASYNCHRONOUS = (
         "database.run(release.abandon(",
         "print(release.abandon(",
         f"{CANCELLATION}::test_acquire[sqlite-lease-warm-waiting]",
+        dies_in="model dropped-handle: b.sweep#1!interrupt",
     ),
     Mutant(
         "cancelled-release-given-up",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 TESTS, FAULTS = "tests/contract/test_detached.py", "tests/faults/test_detached.py"
@@ -17,6 +18,7 @@ BY_TOKEN = (
         "if why is None:",
         "if why is None and (yield from super()._give_back()):",
         f"{LATE}[postgresql-threads]",
+        dies_in="sqlite by-token: a.grant#1+8",
     ),
     Mutant(
         "a-repeated-take-is-not-told-to-be-one",
@@ -25,6 +27,7 @@ BY_TOKEN = (
         "self.repeated = held is not None",
         "",
         f"{TESTS}::test_the_token_is_the_hold[threads-sqlite-report]",
+        beyond="what a caller is told beside its hold; the contract's tests tell",
     ),
     Mutant(
         "two-calls-with-one-token-are-two-holders",
@@ -61,6 +64,7 @@ BY_TOKEN = (
         "if token in state.members:",
         "if state.held:",
         f"{NO_HOLD}[threads-sqlite]",
+        beyond=reasons.WHICH_ERROR,
     ),
     Mutant(
         "a-token-takes-a-second-slot",
@@ -85,6 +89,7 @@ BY_TOKEN = (
         "if reader is not None and held is not None:",
         "if False:",
         "tests/faults/test_shared.py::test_a_lost_reply_to_leaving_is_settled[postgresql-threads-Lose.REPLY]",
+        beyond=reasons.WHICH_ERROR,
     ),
     Mutant(
         "a-hold-of-another-epoch-is-in-use",
@@ -93,5 +98,6 @@ BY_TOKEN = (
         "return ended(name, state.fence, witness)",
         "return None",
         f"{FAULTS}::test_another_epoch",
+        beyond=reasons.WHICH_ERROR,
     ),
 )

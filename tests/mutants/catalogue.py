@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.asynchronous import ASYNCHRONOUS
 from tests.mutants.by_token import BY_TOKEN
 from tests.mutants.clusters import CLUSTERS
@@ -66,6 +67,7 @@ CATALOGUE = (
         'WHERE lock_name = %(name)s AND {FREE} AND EXISTS (TABLE open)"',
         'WHERE lock_name = %(name)s AND EXISTS (TABLE open)"',
         f"{PLANTED}::test_a_row_lock_does_not_come_over_a_lease[postgresql]",
+        dies_in="postgresql row-and-lease:",
     ),
     Mutant(
         "row-lock-at-once-over-a-lease",
@@ -74,6 +76,7 @@ CATALOGUE = (
         "AND {FREE}\nAND EXISTS ({self.epoch(OPEN)})",
         "AND EXISTS ({self.epoch(OPEN)})",
         f"{PLANTED}::test_nor_in_the_users_transaction[postgresql]",
+        dies_in="postgresql-volatile borrowed-row:",
     ),
     Mutant(
         "a-row-lock-in-a-leases-way",
@@ -90,6 +93,7 @@ CATALOGUE = (
         "FOR UPDATE OF k SKIP LOCKED",
         "",
         f"{PLANTED}::test_a_lease_does_not_wait_for_a_row_lock[postgresql]",
+        dies_in="postgresql row-for-long:",
     ),
     Mutant(
         "names-without-case",
@@ -98,6 +102,7 @@ CATALOGUE = (
         "return name.encode()",
         "return name.lower().encode()",
         f"{PLANTED}::test_names_are_exact[mariadb]",
+        dies_in="mariadb names-alike:",
     ),
     Mutant(
         "together-without-a-last-look",
@@ -106,6 +111,7 @@ CATALOGUE = (
         "if refusal is not None or self._last():",
         "if True:",
         f"{REGRESSIONS}::test_together_does_not_begin_with_a_lease_that_ran_out[threads-mariadb]",
+        dies_in="sqlite together-slowly:",
     ),
     Mutant(
         "prepared-behind-a-pooler",
@@ -114,6 +120,7 @@ CATALOGUE = (
         "if backend != connection.info.backend_pid:",
         "if False:",
         f"{REGRESSIONS}::test_statements_prepared_on_another_backend_of_the_pooler",
+        beyond="statements that a pooler's backend has prepared for others",
     ),
     Mutant(
         "reentrant-released-by-anybody",
@@ -122,6 +129,7 @@ CATALOGUE = (
         "return None if self._private else holds[-1]",
         "return holds[-1]",
         f"{OWNERSHIP}::test_as_threadings_own_locks[threads-sqlite-reentrant]",
+        dies_in="model anothers:",
     ),
     Mutant(
         "released-by-its-thread-alone",
@@ -130,6 +138,7 @@ CATALOGUE = (
         "return None if self._private else holds[-1]",
         "return None",
         f"{OWNERSHIP}::test_as_threadings_own_locks[threads-sqlite-lease]",
+        dies_in="model anothers:",
     ),
     Mutant(
         "anothers-hold-first",
@@ -138,6 +147,7 @@ CATALOGUE = (
         "if hold.caller is mine:",
         "if False:",
         f"{OWNERSHIP}::test_a_loss_is_for_who_had_the_hold[threads-sqlite-False]",
+        dies_in="model reentrant:",
     ),
     Mutant(
         "released-by-two-at-once",
@@ -146,6 +156,7 @@ CATALOGUE = (
         "self._holds.remove(hold)",
         "self._holds.index(hold)",
         f"{OWNERSHIP}::test_of_two_who_release_at_once_one_has_done_it[threads-sqlite-lease]",
+        dies_in="sqlite released-at-once:",
     ),
     Mutant(
         "shortened-when-told",
@@ -154,6 +165,7 @@ CATALOGUE = (
         "if asked.deadline < held.term.deadline:",
         "if False:",
         f"{REGRESSIONS}::test_an_interrupted_renewal_to_less_is_believed_to_have_happened[threads-mariadb]",
+        dies_in="model renewed-by-hand: a.renew#2!deaf",
     ),
     Mutant(
         "warns-before-it-drops",
@@ -171,6 +183,7 @@ CATALOGUE = (
         "self._take,",
         f"self._take.replace(NEXT_FENCE + ',', f\"{DRAWN},\"),",
         f"{TRAP_4}[postgresql]",
+        dies_in="postgresql dying-holders: b.take#1+1.7",
     ),
     Mutant(
         "fence-drawn-early-mariadb",
@@ -179,6 +192,7 @@ CATALOGUE = (
         "LAST_INSERT_ID(fence + 1)",
         f"LAST_INSERT_ID({DRAWN.replace('token', CALLERS_TOKEN)})",
         f"{TRAP_4}[mariadb]",
+        dies_in="mariadb three: b.wait_in_server#1+0.05",
     ),
     Mutant(
         "fence-starts-again",
@@ -188,6 +202,7 @@ CATALOGUE = (
         "DELETE FROM {self.lock_table}",
         "tests/contract/test_fence.py::"
         "test_over_release_takeover_force_and_new_locks[threads-postgresql]",
+        dies_in="postgresql-volatile killed-waiters:",
     ),
     # --- 3: no waiting for ever
     Mutant(
@@ -197,6 +212,7 @@ CATALOGUE = (
         "if held is None and not (",
         "if True or not (",
         f"{PLANTED}::test_a_thread_does_not_wait_for_itself[sqlite]",
+        dies_in="model self-wait:",
     ),
     Mutant(
         "together-unsorted",
@@ -205,6 +221,7 @@ CATALOGUE = (
         "sorted(locks, key=lambda lock: lock.name)",
         "locks",
         f"{PLANTED}::test_several_locks_are_taken_in_the_order_of_their_names[postgresql]",
+        dies_in="sqlite together: a.grant#1<+1.7",
     ),
     Mutant(
         "oversleep",
@@ -213,6 +230,7 @@ CATALOGUE = (
         "sleep = min(sleep, left)",
         "pass",
         f"{PLANTED}::test_a_sleep_ends_at_the_deadline",
+        dies_in="mariadb give-up-late:",
     ),
     # --- 4: only the holder releases or renews
     Mutant(
@@ -222,6 +240,7 @@ CATALOGUE = (
         "WHERE lock_name = %(name)s AND token = %(token)s AND",
         "WHERE lock_name = %(name)s AND",
         f"{TAKEN_OVER}[postgresql-release]",
+        dies_in="postgresql forced-long:",
     ),
     Mutant(
         "release-without-token-mariadb",
@@ -230,6 +249,7 @@ CATALOGUE = (
         "WHERE lock_name = %(name)s AND token = %(token)s",
         "WHERE lock_name = %(name)s",
         f"{TAKEN_OVER}[mariadb-release]",
+        dies_in="mariadb forced-long:",
     ),
     Mutant(
         "release-without-token-sqlite",
@@ -238,6 +258,7 @@ CATALOGUE = (
         "WHERE lock_name = :name AND token = :token",
         "WHERE lock_name = :name",
         f"{TAKEN_OVER}[sqlite-release]",
+        dies_in="sqlite forced:",
     ),
     Mutant(
         "release-counts-no-rows",
@@ -246,6 +267,7 @@ CATALOGUE = (
         "if reply.matched == 1:",
         "if True:",
         f"{PLANTED}::test_a_holder_that_was_released_by_force[postgresql]",
+        dies_in="model forced: a.renewer.renew#1<+1.7",
     ),
     Mutant(
         "repeated-release-is-a-loss",
@@ -254,6 +276,7 @@ CATALOGUE = (
         "if in_doubt:\n    return",
         "if False:\n    return",
         f"{SETTLING}::test_a_release_whose_reply_is_lost_touches_no_later_hold[postgresql-threads]",
+        dies_in="sqlite long-work: a.release#1!deaf",
     ),
     Mutant(
         "a-broken-undo-is-a-refusal",
@@ -270,6 +293,7 @@ CATALOGUE = (
         "if in_doubt:\n    raise",
         "if False:\n    raise",
         f"{WRITING}::{DOUBT}[postgresql-threads-cannot be ended]",
+        beyond=reasons.WHICH_ERROR,
     ),
     Mutant(
         "release-in-doubt-is-forgotten",
@@ -287,6 +311,7 @@ CATALOGUE = (
         "expires_at <= clock_timestamp())",
         "expires_at <= now())",
         f"{PLANTED}::test_a_transaction_that_began_before_the_expiry_sees_it",
+        dies_in="postgresql row-in-an-older-transaction:",
     ),
     Mutant(
         "expiry-by-the-clients-clock-postgresql",
@@ -296,6 +321,7 @@ CATALOGUE = (
         "to_timestamp({__import__('time').time()}) + pg_catalog.make_interval(",
         f"{CLOCK}[postgresql]",
         count=6,
+        dies_in="postgresql renewed-by-hand:",
     ),
     Mutant(
         "first-expiry-by-the-clients-clock-postgresql",
@@ -304,6 +330,7 @@ CATALOGUE = (
         "clock_timestamp() + pg_catalog.make_interval(",
         "to_timestamp({__import__('time').time()}) + pg_catalog.make_interval(",
         f"{CLOCK}[postgresql]",
+        dies_in="postgresql hand-off:",
     ),
     Mutant(
         "expiry-by-the-clients-clock-sqlite",
@@ -319,6 +346,7 @@ CATALOGUE = (
             'return f"{off + seconds:+.3f} seconds"'
         ),
         f"{CLOCK}[sqlite]",
+        dies_in="sqlite hand-off:",
     ),
     Mutant(
         "term-from-the-grants-reply",
@@ -327,6 +355,7 @@ CATALOGUE = (
         "term = self._term(outcome.remaining, reply.sent)",
         "term = self._term(outcome.remaining, reply.now)",
         f"{PLANTED}::test_the_term_starts_before_the_request[postgresql-threads]",
+        dies_in="model hand-off: a.grant#1!pause:9",
     ),
     Mutant(
         "term-from-the-later-try",
@@ -335,6 +364,7 @@ CATALOGUE = (
         "term = self._term(outcome.remaining, reply.sent)",
         "term = Term(reply.sent, self.request.ttl)",
         "tests/contract/test_policy.py::test_a_grant_after_a_lost_reply_may_be_the_earlier_one",
+        dies_in="sqlite hand-off: a.grant#1!late:1 a.look#1<+1.7",
     ),
     Mutant(
         "given-up-is-refused",
@@ -343,6 +373,7 @@ CATALOGUE = (
         "if attempt.timed_out is not None and attempt.seen.position.free:",
         "if False:",
         f"{TIMEOUTS}::test_a_grant_that_the_server_gave_up_is_told_as_that[postgresql-threads-0]",
+        dies_in="model alone: a.grant#1!given-up:4",
     ),
     Mutant(
         "once-refused-for-ever",
@@ -351,6 +382,7 @@ CATALOGUE = (
         "if wait == 0 and not attempt.promising:",
         "if wait == 0:",
         "tests/faults/test_round_trips.py::test_who_was_refused_looks_before_it_asks_again[sqlite]",
+        dies_in="model tries-beside-waiters: c.sleep#2+1.7",
     ),
     Mutant(
         "looks-for-ever",
@@ -367,6 +399,7 @@ CATALOGUE = (
         "failure.fault is Fault.CANCELED and not self.dialect.failure_aborts",
         "failure.fault is Fault.CANCELED",
         f"{TIMEOUTS}::test_a_grant_is_undone_where_the_database_cannot_be_asked[threads]",
+        dies_in="model outage: b.grant#1!given-up:2.5",
     ),
     Mutant(
         "given-up-waiters-stay",
@@ -375,6 +408,7 @@ CATALOGUE = (
         "return isinstance(error, QueryTimeout) or isinstance(error.__cause__, QueryTimeout)",
         "return False",
         f"{TIMEOUTS}::test_a_wait_that_the_server_ended_leaves_no_trace[postgresql-threads]",
+        dies_in="model just-in-time: b.take#1!given-up:4",
     ),
     Mutant(
         "term-from-before-the-wait",
@@ -383,6 +417,7 @@ CATALOGUE = (
         "Term(sent - max(0.0, self.request.ttl - remaining), self.request.ttl)",
         "Term(self.deadline.start, self.request.ttl)",
         "tests/protocol/test_acquire.py::test_what_is_granted_is_believed_for_what_remained_of_it",
+        dies_in="model renewed-by-hand: b.register#1!promote:1",
     ),
     Mutant(
         "in-doubt-for-ever",
@@ -391,6 +426,7 @@ CATALOGUE = (
         "if doubt is not None and not doubt.haunted:",
         "if False:",
         "tests/protocol/test_acquire.py::test_a_doubt_is_closed_by_a_look_once_its_session_is_gone",
+        dies_in="model read-only: b.grant#1!unanswered",
     ),
     Mutant(
         "settled-while-its-session-lives",
@@ -399,6 +435,7 @@ CATALOGUE = (
         "if doubt is not None and not doubt.haunted:",
         "if doubt is not None:",
         "tests/protocol/test_acquire.py::test_a_doubt_is_closed_by_a_look_once_its_session_is_gone",
+        dies_in="sqlite outage: b.grant#1!late:1",
     ),
     # --- 6: the guard
     Mutant(
@@ -408,6 +445,7 @@ CATALOGUE = (
         "FOR KEY SHARE SKIP LOCKED",
         "",
         f"{WAITS}[postgresql]",
+        dies_in="postgresql guarded-late:",
     ),
     Mutant(
         "guard-without-a-lock-mariadb",
@@ -416,6 +454,7 @@ CATALOGUE = (
         "LOCK IN SHARE MODE NOWAIT",
         "",
         f"{WAITS}[mariadb]",
+        dies_in="mariadb guarded-late:",
     ),
     Mutant(
         "grant-past-a-guard-mariadb",
@@ -428,6 +467,7 @@ CATALOGUE = (
             "if self.clustered:"
         ),
         f"{WAITS}[mariadb]",
+        dies_in="mariadb guarded-late:",
     ),
     Mutant(
         "guard-without-a-look",
@@ -440,6 +480,7 @@ CATALOGUE = (
             "state, reply = yield from look_from(dialect, name, patience, proof.now)"
         ),
         f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[postgresql]",
+        dies_in="sqlite guarded-late: a.update#1<+8",
     ),
     Mutant(
         "guard-by-the-holders-clock",
@@ -448,6 +489,7 @@ CATALOGUE = (
         "loss = loss or loss_of(state, name, token, held(), reply.now)\nif loss is None and",
         "loss = None\nif not proof.given or",
         f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[mariadb]",
+        dies_in="sqlite forced:",
     ),
     # --- 7: the outcome is told truthfully
     Mutant(
@@ -457,6 +499,7 @@ CATALOGUE = (
         "or not self.mine:",
         "or True:",
         f"{SETTLING}::test_a_request_that_cannot_be_stopped_is_the_same_hold[postgresql-threads]",
+        dies_in="sqlite hand-off: b.join#2!unanswered",
     ),
     Mutant(
         "settle-too-early",
@@ -466,6 +509,7 @@ CATALOGUE = (
         "for session in ():",
         f"{SETTLING}::test_a_request_that_arrives_after_it_was_looked_for_comes_to_nothing"
         "[postgresql-threads]",
+        dies_in="model self-wait: b.grant#1!mute",
     ),
     Mutant(
         "ghost-row-lock",
@@ -474,6 +518,7 @@ CATALOGUE = (
         "if failure.end is not None:",
         "if False:",
         f"{TIMEOUTS}::test_a_row_lock_is_not_its_own_rival[postgresql-threads]",
+        dies_in="model row-and-lease: a.lock_row#2!mute",
     ),
     Mutant(
         "ghost-reader",
@@ -482,6 +527,7 @@ CATALOGUE = (
         "if lost:\n    yield from end_lost(lost, within)",
         "",
         f"{MATRIX}[postgresql-deaf]",
+        dies_in="model reader: c.look#1!mute",
     ),
     Mutant(
         "no-read-deadline",
@@ -490,6 +536,7 @@ CATALOGUE = (
         "left, until = within, clock.now() + within",
         "left, until = within + 30, clock.now() + within + 30",
         f"{TIMEOUTS}::test_a_connection_that_fell_silent_is_replaced[postgresql-threads]",
+        beyond=reasons.DRIVER,
     ),
     Mutant(
         "settle-skipped",
@@ -498,6 +545,7 @@ CATALOGUE = (
         "self._take_doubt(failure)",
         "return False, Held(1, Term(self.deadline.now, self.request.ttl))",
         f"{SETTLING}::test_a_request_that_is_lost_is_repeated[postgresql-threads]",
+        dies_in="sqlite guarded-late:",
     ),
     Mutant(
         "a-later-refusal-hides-a-doubt",
@@ -506,6 +554,7 @@ CATALOGUE = (
         "raise self.told(error) from",
         "raise error from",
         "tests/contract/test_policy.py::test_a_later_refusal_says_nothing_of_the_try_before",
+        dies_in="sqlite read-only: b.grant#1!unanswered",
     ),
     Mutant(
         "a-later-timeout-hides-a-doubt",
@@ -514,6 +563,7 @@ CATALOGUE = (
         "raise attempt.told(attempt.timed_out)",
         "raise attempt.timed_out",
         "tests/simulation/test_found.py::test_it_is_mended",
+        dies_in="sqlite read-only: b.grant#1!unanswered b.join#201!given-up:0.5",
     ),
     Mutant(
         "a-session-is-ended-without-time",
@@ -522,6 +572,7 @@ CATALOGUE = (
         "max(until, reply.now + dialect.timing.leaving)",
         "until",
         "tests/protocol/test_acquire.py::test_a_doubt_is_closed_by_a_look_once_its_session_is_gone",
+        beyond="an unknown outcome that could be known is no lie; a test of the protocol tells",
     ),
     Mutant(
         "a-wait-is-in-doubt",
@@ -530,6 +581,7 @@ CATALOGUE = (
         "yield from self._end_wait(failure)",
         "if failure.fault is Fault.DISCONNECTED: raise",
         "tests/simulation/test_found.py::test_it_is_mended",
+        dies_in="mariadb outage: b.connect#2<+8",
     ),
     Mutant(
         "settled-keeps-the-handle",
@@ -538,6 +590,7 @@ CATALOGUE = (
         "self.failure.__traceback__ = None",
         "pass",
         f"{SETTLING}::test_a_dropped_handle_goes_at_once_whatever_was_settled[mariadb-threads]",
+        dies_in="model dropped-handle: a.grant#1!unanswered a.renew#1!given-up:0.5",
     ),
     Mutant(
         "unknown-told-as-unavailable",
@@ -546,6 +599,7 @@ CATALOGUE = (
         "if not self.unsure:\n    raise",
         "raise",
         f"{SETTLING}::test_an_outcome_that_cannot_be_found_out_is_unknown[postgresql-threads]",
+        dies_in="sqlite outage: b.grant#1!mute",
     ),
     # --- 9: nothing leaks
     Mutant(
@@ -563,6 +617,7 @@ CATALOGUE = (
         "self.connections.drop(connection)\nif orphaned",
         "self.connections.give(connection)\nif orphaned",
         f"{INTERRUPTS}::test_acquire[sqlite]",
+        dies_in="model dropped-handle: b.sweep#1!interrupt",
     ),
     Mutant(
         "interrupted-grant-kept",
@@ -571,6 +626,7 @@ CATALOGUE = (
         "self._abandon(request, orphaned, waiters)",
         "pass",
         f"{INTERRUPTS}::test_acquire[postgresql]",
+        dies_in="model dropped-handle: b.join#1!interrupt",
     ),
     Mutant(
         "a-grant-is-kept-where-the-stack-is-used-up",
@@ -590,6 +646,7 @@ CATALOGUE = (
         "ON CONFLICT (lock_name) DO NOTHING",
         "ON CONFLICT (lock_name) DO UPDATE SET owner = excluded.owner WHERE false",
         f"{COSTS}::test_a_refused_try_writes_nothing_on_postgresql[lease]",
+        dies_in="postgresql nights:",
     ),
     Mutant(
         "release-waits-for-the-disk",
@@ -598,6 +655,7 @@ CATALOGUE = (
         "RETURNING {LAZY}",
         "RETURNING 1",
         f"{COSTS}::test_a_pair_of_acquire_and_release_is_one_sync",
+        beyond=reasons.COST,
     ),
     Mutant(
         "a-newer-row-is-not-seen",
@@ -606,6 +664,7 @@ CATALOGUE = (
         "return (position.free or out) and",
         "return out and",
         f"{PLANTED}::test_a_try_that_finds_a_newer_row_than_it_has_read_is_granted",
+        dies_in="model killed-waiters:",
     ),
     Mutant(
         "release-reads-the-whole-table",
@@ -614,6 +673,7 @@ CATALOGUE = (
         "WHERE lock_name = %(name)s",
         "WHERE lock_name || '' = %(name)s",
         f"{COSTS}::test_no_statement_of_one_name_reads_the_whole_table",
+        beyond=reasons.COST,
     ),
     # --- counters
     Mutant(
@@ -623,6 +683,7 @@ CATALOGUE = (
         "least if floor is None else max(least, floor)",
         "least",
         f"{PLANTED}::test_a_counter_stays_above_its_floor_and_counts_a_key_once[sqlite]",
+        dies_in="sqlite stock:",
     ),
     Mutant(
         "counter-forgets-keys",
@@ -754,6 +815,7 @@ CATALOGUE = (
         "not self.driver.has_begun(self.driver_connection)",
         "False",
         f"{STRIPES}::test_who_takes_once_meets_no_deadlock[threads-postgresql]",
+        beyond=reasons.COUNTERS,
     ),
     Mutant(
         "what-was-done-before-is-lost",
@@ -762,6 +824,7 @@ CATALOGUE = (
         "not self.driver.has_begun(self.driver_connection)",
         "True",
         f"{STRIPES}::test_what_a_transaction_did_before_is_not_lost[threads-postgresql]",
+        beyond=reasons.COUNTERS,
     ),
     Mutant(
         "counter-blames-the-amount",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 TESTS = "tests/connections/test_clustered.py"
@@ -16,6 +17,7 @@ CLUSTERS = (
         "if self.clustered:",
         "if False:",
         WRITES,
+        beyond=reasons.CLUSTER,
     ),
     Mutant(
         "a-row-lock-that-another-node-does-not-see",
@@ -24,6 +26,7 @@ CLUSTERS = (
         "if self.clustered:",
         "if False:",
         WRITES,
+        beyond=reasons.CLUSTER,
     ),
     Mutant(
         "a-grant-that-another-node-does-not-see",
@@ -32,6 +35,7 @@ CLUSTERS = (
         "if self.clustered:",
         "if False:",
         WRITES,
+        beyond=reasons.CLUSTER,
     ),
     Mutant(
         "a-write-that-changes-nothing",
@@ -40,6 +44,7 @@ CLUSTERS = (
         'WRITTEN = "writes = COALESCE(writes, 0) + 1"',
         'WRITTEN = "writes = COALESCE(writes, 0)"',
         WRITES,
+        beyond=reasons.CLUSTER,
     ),
     Mutant(
         "a-look-at-what-was",
@@ -48,6 +53,7 @@ CLUSTERS = (
         "if not self.is_node:",
         "if True:",
         PAGE,
+        beyond=reasons.CLUSTER,
     ),
     Mutant(
         "no-cluster-at-first",
@@ -56,6 +62,7 @@ CLUSTERS = (
         "self.clustered = self.place is None or self.is_node",
         "self.clustered = self.is_node",
         f"{TESTS}::test_the_first_statement_is_for_a_cluster[lone node]",
+        beyond=reasons.CLUSTER,
     ),
     Mutant(
         "once-no-cluster-never-one",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,8 +26,11 @@ class Code:
     def __init__(self, root: Path) -> None:
         self.texts: dict[str, str] = {}
         self._places: dict[str, list[Place]] = defaultdict(list)
+        self._by_last_part: dict[str, list[str]] = defaultdict(list)
         for path in sorted((root / PACKAGE).rglob("*.py")):
             self._read(path, path.relative_to(root))
+        for name in self._places:
+            self._by_last_part[name.rpartition(".")[2]].append(name)
 
     def _read(self, path: Path, file: Path) -> None:
         text = self.texts[str(file)] = path.read_text()
@@ -37,12 +40,38 @@ class Code:
         for name, first, last in defined(ast.parse(text), module):
             self._places[name].append(Place(str(file), first, last))
 
+    @property
+    def names(self) -> Iterable[str]:
+        """The qualified names of all modules, classes, functions and values."""
+        return self._places
+
+    def ending(self, name: str) -> list[str]:
+        """Return the qualified names that end so: `Lease.renew`. A whole name is the only one."""
+        if name in self._places:
+            return [name]
+        candidates = self._by_last_part.get(name.rpartition(".")[2], [])
+        return [full for full in candidates if f".{full}".endswith(f".{name}")]
+
+    def file(self, name: str) -> str:
+        return self.find(name)[0].file
+
     def find(self, name: str) -> list[Place]:
-        """What is defined under this name, or under one name that ends so: `Lease.renew`."""
-        found = [full for full in self._places if f".{full}".endswith(f".{name}")]
+        """Return the lines of a name, or of the only name that ends so: `Lease.renew`."""
+        found = self.ending(name)
         if len(found) != 1:
             raise LookupError(f"{name!r} names {', '.join(found) or 'nothing'}")
         return self._places[found[0]]
+
+    def search(self, name: str, old: str) -> list[Place]:
+        """Return the lines of each time that ``old`` occurs in what ``name`` defines."""
+        pattern, found = in_any_layout(old), list[Place]()
+        for file, first, last in self.find(name):
+            lines = self.texts[file].splitlines(keepends=True)[first:last]
+            for match in pattern.finditer("".join(lines)):
+                before, within = match.string[: match.start()], match[0]
+                start = first + before.count("\n")
+                found.append(Place(file, start, start + within.count("\n") + 1))
+        return found
 
     def replace(self, name: str, old: str, new: str, count: int = 1) -> tuple[str, str]:
         """Return the file of what ``name`` defines, and its text with ``new`` there for ``old``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 LOCKING, IN_DJANGO = "tests/contrib/test_migration_lock.py", "tests/contrib/django/test_locks.py"
@@ -21,6 +22,7 @@ CONTRIB = (
         "late = granted and cancelled",
         "late = False",
         f"{IN_DJANGO}::test_a_task_that_is_cancelled_leaves_no_lease_behind[sqlite-with]",
+        beyond="a framework, which is not simulated",
     ),
     Mutant(
         "positive-fields-below-zero",
@@ -45,6 +47,7 @@ CONTRIB = (
         "(a.pid IS NULL OR a.usename = session_user OR {_COULD})",
         "true",
         f"{STRANGERS}::test_migrators_exclude_each_other_all_the_same",
+        beyond=reasons.MIGRATIONS,
     ),
     Mutant(
         "who-passed-by-is-not-seen",
@@ -53,6 +56,7 @@ CONTRIB = (
         "pg_try_advisory_xact_lock({self._number}) THEN {alone}",
         "pg_try_advisory_xact_lock({self._number}) THEN true",
         f"{STRANGERS}::test_a_stranger_comes_and_goes",
+        beyond=reasons.MIGRATIONS,
     ),
     Mutant(
         "looks-before-it-passes-by",
@@ -61,6 +65,7 @@ CONTRIB = (
         "{beside}) AND {alone}",
         "{beside})",
         f"{STRANGERS}::test_one_at_a_time_however_the_stranger_comes_and_goes",
+        beyond=reasons.MIGRATIONS,
     ),
     Mutant(
         "only-owners-migrate",
@@ -69,6 +74,7 @@ CONTRIB = (
         "a.usename = session_user OR",
         "",
         f"{STRANGERS}::test_a_migrator_without_a_right_is_waited_for_by_its_like",
+        beyond=reasons.MIGRATIONS,
     ),
     Mutant(
         "nobody-becomes-an-owner",
@@ -77,6 +83,7 @@ CONTRIB = (
         "pg_has_role(a.usesysid, r.oid, 'MEMBER')",
         "pg_has_role(a.usesysid, r.oid, 'USAGE')",
         f"{STRANGERS}::test_whoever_could_migrate_is_waited_for",
+        beyond=reasons.MIGRATIONS,
     ),
     Mutant(
         "migration-lock-with-a-snapshot",
@@ -85,6 +92,7 @@ CONTRIB = (
         '"BEGIN ISOLATION LEVEL READ COMMITTED"',
         '"BEGIN"',
         f"{LOCKING}::test_its_transaction_may_be_idle_for_as_long_as_it_takes",
+        beyond=reasons.MIGRATIONS,
     ),
     Mutant(
         "migration-lock-idle-too-long",
@@ -93,6 +101,7 @@ CONTRIB = (
         "_ENDLESS,",
         "",
         f"{LOCKING}::test_its_transaction_may_be_idle_for_as_long_as_it_takes",
+        beyond=reasons.MIGRATIONS,
     ),
     Mutant(
         "migration-lock-before-the-commit",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 CRASH = (
@@ -27,6 +28,7 @@ CRASHES = (
         'return f"SELECT epoch FROM {self.witness_table} WHERE {where}"',
         NO_WITNESS,
         CRASH,
+        dies_in="postgresql run-out:",
     ),
     Mutant(
         "no-witness-after-a-failover",
@@ -35,6 +37,7 @@ CRASHES = (
         'return f"SELECT epoch FROM {self.witness_table} WHERE {where}"',
         NO_WITNESS,
         f"{FAILOVER}[durable]",
+        dies_in="postgresql run-out:",
     ),
     Mutant(
         "grants-at-once",
@@ -43,6 +46,7 @@ CRASHES = (
         'OPEN = "grants_from <= clock_timestamp()"',
         'OPEN = "grants_from IS NOT NULL"',
         CRASH,
+        dies_in="postgresql-volatile nights:",
     ),
     Mutant(
         "queue-before-the-pause-is-over",
@@ -52,6 +56,7 @@ CRASHES = (
         "FROM {self.epoch_table} AS open, {self.lock_table} AS k\n"
         "WHERE lock_name = %(name)s AND {PATIENT}",
         f"{TESTS}::test_who_stands_in_the_queue_waits_too[threads]",
+        dies_in="postgresql passed-for-long: c.register#1!promote",
     ),
     Mutant(
         "refused-without-a-reason",
@@ -60,6 +65,7 @@ CRASHES = (
         "if refused and (yield from self._mend(ticket)):",
         "if False:",
         f"{TESTS}::test_nothing_granted_means_no_pause",
+        dies_in="model killed-waiters:",
     ),
     Mutant(
         "row-locks-at-once",
@@ -68,6 +74,7 @@ CRASHES = (
         "WITH open AS MATERIALIZED ({self.epoch(OPEN)}), locked",
         "WITH open AS MATERIALIZED ({self.epoch()}), locked",
         CRASH,
+        dies_in="postgresql-volatile row-behind: b.lock_row#1!crash",
     ),
     Mutant(
         "users-row-locks-at-once",
@@ -76,6 +83,8 @@ CRASHES = (
         "AND EXISTS ({self.epoch(OPEN)})",
         "AND EXISTS ({self.epoch()})",
         "tests/faults/test_planted.py::test_in_a_pause_no_row_is_locked_in_the_users_transaction",
+        beyond="no scenario locks a row in a user's transaction while a pause goes on; a test of "
+        "faults does",
     ),
     Mutant(
         "fence-without-the-epoch",
@@ -84,6 +93,7 @@ CRASHES = (
         'FIRST_FENCE = "greatest(open.epoch, {floor}) + 1"',
         'FIRST_FENCE = "{floor} + 1"',
         f"{TESTS}::test_fences_grow_across_a_crash",
+        dies_in="postgresql-volatile run-out: b.look_around#1!crash",
     ),
     Mutant(
         "fence-below-the-epoch",
@@ -92,6 +102,7 @@ CRASHES = (
         'NEXT_FENCE = "greatest(l.fence, mine.epoch) + 1"',
         'NEXT_FENCE = "l.fence + 1"',
         f"{FAILOVER}[durable]",
+        dies_in="postgresql again: a.release#2!promote:1",
     ),
     Mutant(
         "epoch-is-a-count",
@@ -100,6 +111,7 @@ CRASHES = (
         'f"CASE WHEN {_CLOCK} > e.epoch THEN {_CLOCK} ELSE e.epoch + {2**32} END"',
         'f"e.epoch + {2**32}"',
         f"{FAILOVER}[volatile]",
+        dies_in="postgresql again: a.release#1!promote:1 a.release#3!promote:9",
     ),
     Mutant(
         "longest-ttl-not-recorded",
@@ -108,6 +120,7 @@ CRASHES = (
         "SET longest_ttl = greatest(e.longest_ttl, %(ttl)s), writer",
         "SET writer",
         f"{TTLS}::test_the_longest_ttl_is_known_before_it_is_granted",
+        dies_in="postgresql run-out:",
     ),
     Mutant(
         "longest-ttl-not-announced",
@@ -116,6 +129,7 @@ CRASHES = (
         "AND e.longest_ttl >= %(ttl)s",
         "AND %(ttl)s >= 0",
         f"{SYNCHRONOUS}::test_a_ttl_that_is_not_announced_is_not_recorded",
+        dies_in="postgresql when-a-day-is-over:",
     ),
     Mutant(
         "found-is-held",
@@ -124,6 +138,7 @@ CRASHES = (
         "return (yield from self._confirm(held))",
         "return held if True else (yield from self._confirm(held))",
         f"{SYNCHRONOUS}::test_a_grant_that_the_standby_has_not_got_is_unknown[threads]",
+        dies_in="model alone: a.grant#1!alone:3 a.grant#1!cut:0.2",
     ),
     Mutant(
         "found-is-held-however-late",
@@ -133,6 +148,7 @@ CRASHES = (
         "yield Sleep(0)",
         "tests/protocol/test_acquire.py::"
         "test_what_is_found_is_given_back_when_its_renewal_is_told_too_late",
+        dies_in="model hand-off: a.grant#1!unanswered a.renew#1<+8",
     ),
     Mutant(
         "success-with-a-warning",
@@ -149,6 +165,7 @@ CRASHES = (
         "current_setting('client_min_messages') = 'error'",
         "current_setting('client_min_messages') = 'never'",
         f"{SYNCHRONOUS}::test_what_the_standby_has_not_got_is_written_again[cancelled-end_a_run]",
+        beyond=reasons.SETTING,
     ),
     Mutant(
         "back-to-an-old-primary",
@@ -173,6 +190,7 @@ CRASHES = (
         "longest_ttl >= {ttl} AND valid_until",
         "valid_until",
         f"{TTLS}::test_the_longest_ttl_is_known_before_it_is_granted",
+        dies_in="postgresql killed-waiters:",
     ),
     Mutant(
         "longest-ttl-not-asked-for-by-renewals",
@@ -181,6 +199,7 @@ CRASHES = (
         "self.epoch(known())",
         "self.epoch()",
         f"{TTLS}::test_the_longest_ttl_is_known_before_it_is_granted",
+        dies_in="postgresql renewed-for-longer:",
     ),
     Mutant(
         "pause-without-a-loss",
@@ -189,6 +208,7 @@ CRASHES = (
         "here.lock = 'p' OR e.longest_ttl IS NULL",
         "e.longest_ttl IS NULL",
         "tests/faults/test_crash.py::test_durable_leases_outlive_a_crash[backend]",
+        dies_in="postgresql nights-later:",
     ),
     Mutant(
         "a-crash-ends-the-pause",
@@ -197,6 +217,7 @@ CRASHES = (
         "greatest(e.grants_from, clock_timestamp())) ELSE",
         "clock_timestamp()) ELSE",
         f"{PAUSE}::test_a_crash_in_a_pause_does_not_end_it[durable-backend]",
+        dies_in="postgresql kept: b.register#1!promote:3 b.listen#2!crash",
     ),
     Mutant(
         "a-pause-as-long-as-the-clock-said",
@@ -205,6 +226,7 @@ CRASHES = (
         "WHERE {_BELIEVED} AND {self._sane}",
         "WHERE {_BELIEVED}",
         f"{CLOCK}::test_a_clock_that_is_put_back_begins_no_long_pause[threads]",
+        dies_in="postgresql clock-put-back:",
     ),
     Mutant(
         "a-pause-cut-short-is-a-crash",
@@ -213,6 +235,7 @@ CRASHES = (
         "OR EXISTS ({self.epoch()}) AS intact",
         "AS intact",
         f"{CLOCK}::test_a_pause_of_a_clock_that_was_ahead_is_cut_short[volatile-threads]",
+        dies_in="postgresql-volatile clock-put-back:",
     ),
     Mutant(
         "the-longest-ttl-is-announced-in-a-while",
@@ -221,6 +244,7 @@ CRASHES = (
         "RETURNING {DURABLE}",
         "",
         "tests/faults/test_crash.py::test_a_longer_ttl_is_on_disk_once_it_is_announced",
+        beyond=reasons.SETTING,
     ),
     Mutant(
         "a-ttl-is-known-for-ever",
@@ -229,6 +253,7 @@ CRASHES = (
         "AND valid_until > clock_timestamp()",
         "",
         f"{TTLS}::test_a_ttl_that_nobody_asks_for_any_more_is_forgotten[threads]",
+        dies_in="postgresql-volatile nights-later:",
     ),
     Mutant(
         "what-is-on-its-way-is-forgotten",
@@ -237,6 +262,7 @@ CRASHES = (
         "THEN greatest(%(ttl)s, granted, {before})",
         "THEN greatest(%(ttl)s, {before})",
         f"{TTLS}::test_a_ttl_that_nobody_asks_for_any_more_is_forgotten[threads]",
+        dies_in="postgresql taken-at-midnight:",
     ),
     Mutant(
         "what-is-out-is-forgotten",
@@ -245,6 +271,7 @@ CRASHES = (
         "THEN greatest(%(ttl)s, granted, {before})",
         "THEN greatest(%(ttl)s, granted)",
         f"{TTLS}::test_a_lease_that_is_out_is_not_forgotten[threads]",
+        dies_in="postgresql nights:",
     ),
     Mutant(
         "begun-anew-twice",
@@ -253,6 +280,7 @@ CRASHES = (
         "AND w.writer = w.xmin::text FOR UPDATE OF w",
         "AND w.writer = w.xmin::text",
         f"{TTLS}::test_two_begin_anew_at_once",
+        dies_in="postgresql begun-at-once:",
     ),
     Mutant(
         "a-day-passes-in-a-pause",
@@ -261,6 +289,7 @@ CRASHES = (
         "grants_from, grants_from + {_VALID}",
         "grants_from, clock_timestamp() + {_VALID}",
         f"{TTLS}::test_a_pause_loses_sight_of_no_lease",
+        dies_in="postgresql-volatile days-in-a-pause:",
     ),
     Mutant(
         "failover-taken-for-a-crash",
@@ -269,6 +298,7 @@ CRASHES = (
         "e.server IS NOT DISTINCT FROM here.server AND {_BELIEVED} AS same",
         "true AS same",
         f"{FAILOVER}[durable]",
+        dies_in="postgresql run-out: b.listen#1!promote:3",
     ),
     Mutant(
         "a-dump-is-believed",
@@ -277,6 +307,7 @@ CRASHES = (
         '_BELIEVED = "writer = xmin::text"',
         '_BELIEVED = "writer IS NOT NULL"',
         f"{TESTS}::test_tables_put_back_from_a_dump_are_not_believed",
+        dies_in="postgresql restored:",
     ),
     Mutant(
         "found-out-twice",
@@ -285,6 +316,7 @@ CRASHES = (
         "FROM seen WHERE e.xmin::text = seen.version",
         "FROM seen WHERE true",
         f"{TESTS}::test_two_find_out_at_once",
+        dies_in="postgresql-volatile found-at-once:",
     ),
     Mutant(
         "a-change-hides-a-crash",
@@ -293,6 +325,7 @@ CRASHES = (
         "SET server = NULL WHERE",
         "SET server = server WHERE false AND",
         f"{TESTS}::test_a_crash_does_not_go_unnoticed_by_a_change",
+        dies_in="postgresql-volatile made-durable:",
     ),
     Mutant(
         "old-holders-are-not-told",
@@ -301,6 +334,7 @@ CRASHES = (
         "if fence > witness.epoch:",
         "if True:",
         f"{TESTS}::test_old_holders_are_told[threads-renew]",
+        dies_in="model threads-of-one: a.2.join#1!promote:1",
     ),
     Mutant(
         "rows-from-elsewhere-are-vouched-for",
@@ -309,6 +343,7 @@ CRASHES = (
         "EXECUTE 'UPDATE ' || witness || ' SET writer = '''' WHERE writer <> ''''';",
         "",
         f"{LOGICAL}::test_rows_of_a_replication_by_other_means",
+        dies_in="postgresql replicated:",
     ),
     Mutant(
         "an-epoch-from-elsewhere-is-of-this-server",
@@ -317,5 +352,6 @@ CRASHES = (
         "NEW.server := NULL;",
         "",
         f"{LOGICAL}::test_a_transaction_of_the_same_number_is_another",
+        beyond="two transactions of different servers with the same number",
     ),
 )

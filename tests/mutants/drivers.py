@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 BORROWED = "tests/connections/test_borrowed_drivers.py"
@@ -20,6 +21,7 @@ DRIVERS = (
         "left = self._until - clock.now()",
         "left = 1.0",
         "tests/faults/test_borrowed_drivers.py::test_an_answer_that_trickles[row-threads-mariadb]",
+        beyond="what a driver of PyMySQL's does with the bytes of an answer",
     ),
     Mutant(
         "a-greeting-of-mariadbs-may-trickle",
@@ -29,6 +31,7 @@ DRIVERS = (
         "shut_down_after(None, reached)",
         "tests/faults/test_timeouts.py"
         "::test_an_answer_that_trickles_is_given_up_as_one_that_does_not_come[mariadb-threads]",
+        beyond="how a connection is made",
     ),
     Mutant(
         "a-fork-in-the-middle-of-a-call-goes-unnoticed",
@@ -37,6 +40,7 @@ DRIVERS = (
         "bool(_under_way)",
         "False",
         "tests/processes/test_fork_gc.py::test_a_child_that_cannot_use_sqlite_is_told[sqlite]",
+        beyond="a process that forks",
     ),
     Mutant(
         "what-was-done-is-rolled-back",
@@ -45,6 +49,7 @@ DRIVERS = (
         "connection.pgconn.transaction_status != IDLE",
         "False",
         f"{BORROWED}::test_a_refusal_in_a_savepoint[{MOMENT}-threads-postgresql]",
+        dies_in="postgresql row-in-an-older-transaction:",
     ),
     Mutant(
         "what-was-done-is-rolled-back-on-psycopg2",
@@ -53,6 +58,7 @@ DRIVERS = (
         "connection.info.transaction_status != IDLE",
         "False",
         f"{BORROWED}::test_a_refusal_in_a_savepoint[{MOMENT}-threads-postgresql+psycopg2]",
+        beyond="a driver of the user's that is not simulated",
     ),
     Mutant(
         "a-failed-transaction-is-left",
@@ -69,6 +75,7 @@ DRIVERS = (
         "shut_down_after(within, connection)",
         "shut_down_after(None, connection)",
         f"{DEAF}[row-threads-postgresql+psycopg2]",
+        beyond=reasons.DRIVER,
     ),
     Mutant(
         "asyncpg-waits-for-ever",
@@ -77,6 +84,7 @@ DRIVERS = (
         "ended_after(within, ",
         "ended_after(None, ",
         f"{DEAF}[guard-asyncio-postgresql+asyncpg]",
+        beyond=reasons.DRIVER,
     ),
     Mutant(
         "deadline-told-as-a-broken-line",
@@ -85,6 +93,7 @@ DRIVERS = (
         "failure.timed_out or bool(over)",
         "failure.timed_out",
         f"{DEAF}[row-threads-mariadb+mysqldb]",
+        beyond=reasons.DRIVER,
     ),
     Mutant(
         "asyncpg-locks-in-autocommit",
@@ -93,6 +102,7 @@ DRIVERS = (
         "locking and connection.autocommit",
         "False",
         f"{BORROWED}::test_autocommit[asyncio-postgresql+asyncpg]",
+        beyond=reasons.DRIVER,
     ),
     Mutant(
         "aiomysql-locks-in-autocommit",
@@ -101,6 +111,7 @@ DRIVERS = (
         "locking and connection.get_autocommit()",
         "False",
         f"{BORROWED}::test_autocommit[asyncio-mariadb+aiomysql]",
+        beyond=reasons.DRIVER,
     ),
     Mutant(
         "asyncpg-in-a-failed-transaction",
@@ -109,6 +120,7 @@ DRIVERS = (
         'getattr(error, "sqlstate", None) == IN_FAILED_TRANSACTION',
         "False",
         f"{BORROWED}::test_a_transaction_that_has_failed[asyncio-postgresql+asyncpg]",
+        beyond=reasons.DRIVER,
     ),
     Mutant(
         "asyncpg-plan-of-another-table",
@@ -117,6 +129,7 @@ DRIVERS = (
         'kind == "InvalidCachedStatementError"',
         "False",
         f"{BORROWED}::test_a_statement_is_of_another_table[asyncio-postgresql+asyncpg]",
+        beyond=reasons.DRIVER,
     ),
     Mutant(
         "plan-of-another-table",
@@ -125,6 +138,7 @@ DRIVERS = (
         "(state, raised_in) == _STALE_PLAN",
         "False",
         f"{BORROWED}::test_a_statement_is_of_another_table[threads-postgresql]",
+        beyond=reasons.DRIVER,
     ),
     Mutant(
         "an-encoding-of-before",
@@ -133,6 +147,7 @@ DRIVERS = (
         "adapt = self._adapt = type(self._adapt)(connection)",
         "adapt = self._adapt",
         f"{OPENING}::test_the_encoding_is_that_of_now[postgresql]",
+        beyond=reasons.ENCODING,
     ),
     Mutant(
         "begun-in-another-threads-transaction",
@@ -141,6 +156,7 @@ DRIVERS = (
         "with connection.lock:\n    if pgconn.transaction_status != IDLE:",
         "with connection.lock:\n    if False:",
         f"{OPENING}::test_a_transaction_of_another_thread_is_left[postgresql]",
+        beyond=reasons.DRIVER,
     ),
     Mutant(
         "notified-and-not-told",
@@ -149,6 +165,7 @@ DRIVERS = (
         "pgconn.notify_handler(notify)",
         "pass",
         f"{OPENING}::test_what_is_notified_meanwhile_is_heard[postgresql]",
+        beyond=reasons.DRIVER,
     ),
     Mutant(
         "what-listeners-did-is-undone",
@@ -173,6 +190,7 @@ DRIVERS = (
         "not in _GONE",
         "not in ()",
         f"{SENDER}::test_what_is_forgotten_is_sent_as_it_is[mariadb]",
+        beyond=reasons.DRIVER,
     ),
     Mutant(
         "no-room-for-a-prepared-statement",
@@ -181,6 +199,7 @@ DRIVERS = (
         "self._adapter.classify(error) is not None",
         "True",
         f"{SENDER}::test_a_server_that_has_too_many[mariadb]",
+        beyond=reasons.DRIVER,
     ),
     Mutant(
         "deadlock-of-mysqlclient",
@@ -189,6 +208,7 @@ DRIVERS = (
         "self.package",
         '"pymysql"',
         "tests/contrib/test_retrying.py::test_a_deadlock[mariadb+mysqldb]",
+        beyond=reasons.DRIVER,
     ),
     Mutant(
         "counter-of-another-driver",
@@ -213,5 +233,6 @@ DRIVERS = (
         'return {"ssl": _by_the_machine(tls)}',
         "pass",
         f"{OWN_ENGINE}::test_a_name_is_verified_without_an_authority_of_ones_own",
+        beyond=reasons.DRIVER,
     ),
 )

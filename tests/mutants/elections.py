@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 TESTS, SLOTS = "tests/contract/test_election.py", "tests/contract/test_semaphore.py"
@@ -16,6 +17,7 @@ ELECTIONS = (
         """AND token = {self.parameter("token")}""",
         """AND token IS NOT NULL""",
         f"{TESTS}::test_a_deposed_leader_proclaims_nothing[threads-sqlite]",
+        dies_in="sqlite deposed:",
     ),
     Mutant(
         "a-value-after-its-term",
@@ -24,6 +26,7 @@ ELECTIONS = (
         "AND {self.lasting}",
         "",
         f"{TESTS}::test_nothing_is_proclaimed_by_who_has_expired[threads-sqlite]",
+        beyond="what is written under a hold that has expired counts for nobody",
     ),
     Mutant(
         "a-late-value",
@@ -32,6 +35,7 @@ ELECTIONS = (
         "WHERE v.fence BETWEEN 1 AND excluded.fence",
         "WHERE v.fence > 0",
         f"{TESTS}::test_a_value_of_a_later_hold_stays[threads-sqlite]",
+        beyond=reasons.ROW_LOCK,
     ),
     Mutant(
         "a-late-value-on-mariadb",
@@ -40,6 +44,7 @@ ELECTIONS = (
         "{self.value_table}.fence BETWEEN 1 AND VALUES(fence)",
         "{self.value_table}.fence > 0",
         f"{TESTS}::test_a_value_of_a_later_hold_stays[threads-mariadb]",
+        beyond=reasons.ROW_LOCK,
     ),
     Mutant(
         "a-value-replaces-a-limit",
@@ -48,6 +53,7 @@ ELECTIONS = (
         "BETWEEN 1 AND excluded.fence",
         "<= excluded.fence",
         f"{SLOTS}::test_no_election_under_the_name_of_a_semaphore[threads-sqlite]",
+        beyond=reasons.TWO_KINDS,
     ),
     Mutant(
         "a-value-replaces-a-limit-on-mariadb",
@@ -56,6 +62,7 @@ ELECTIONS = (
         "BETWEEN 1 AND VALUES(fence)",
         "<= VALUES(fence)",
         f"{SLOTS}::test_no_election_under_the_name_of_a_semaphore[threads-mariadb]",
+        beyond=reasons.TWO_KINDS,
     ),
     Mutant(
         "a-lost-write-comes-later",
@@ -64,6 +71,7 @@ ELECTIONS = (
         "yield from before.end_sessions(dialect, deadline)",
         "pass",
         f"{WRITING}::test_a_value_that_arrives_late_replaces_no_newer_one[postgresql-threads]",
+        dies_in="model slots-resized: d.set_limit#1!mute",
     ),
     Mutant(
         "a-cancelled-write-comes-later",
@@ -80,6 +88,7 @@ ELECTIONS = (
         "raise unknown(lost, name) from error",
         "raise",
         f"{WRITING}::test_a_limit_that_arrives_late_replaces_no_newer_one[postgresql-threads]",
+        beyond=reasons.WHICH_ERROR,
     ),
     Mutant(
         "a-term-that-was-resigned-ends-in-an-error",
@@ -104,6 +113,7 @@ ELECTIONS = (
         """AND NOT {shared("l.token")}""",
         "",
         f"{TESTS}::test_a_reader_is_no_leader[threads-sqlite]",
+        beyond=reasons.TWO_KINDS,
     ),
     Mutant(
         "a-value-of-an-earlier-term",
@@ -112,6 +122,7 @@ ELECTIONS = (
         "AND v.fence = l.fence",
         "",
         f"{TESTS}::test_a_value_ends_with_its_term[threads-sqlite]",
+        dies_in="sqlite elections: b.write_value#1!kill-before",
     ),
     Mutant(
         "an-expired-leader-is-told",
@@ -120,6 +131,7 @@ ELECTIONS = (
         "AND {self.lasting} AND NOT",
         "AND NOT",
         f"{TESTS}::test_a_value_ends_with_its_term[threads-sqlite]",
+        dies_in="sqlite deposed: e.grant#1!kill",
     ),
     Mutant(
         "an-expiry-is-overslept",
@@ -128,6 +140,7 @@ ELECTIONS = (
         "rest = min(rest, max(SOON, found.remaining))",
         "pass",
         f"{TESTS}::test_an_observer_sees_an_expiry[threads-sqlite]",
+        beyond="an observer that is not called looks soon there",
     ),
     Mutant(
         "observers-are-not-called",
@@ -136,6 +149,7 @@ ELECTIONS = (
         'written = f", {_CALL}, {DURABLE}"',
         'written = f", {DURABLE}"',
         f"{TESTS}::test_observers_are_called[threads-postgresql-times0]",
+        dies_in="postgresql elections:",
     ),
     Mutant(
         "a-resignation-is-not-called-out",
@@ -160,5 +174,6 @@ ELECTIONS = (
         "AND fence > 0 AND NOT {named}",
         "AND fence > 0",
         "tests/contract/test_retiring.py::test_old_values_of_no_name_go[threads-sqlite]",
+        beyond="no scenario is as long as a value has to be old, and observed",
     ),
 )

@@ -16,6 +16,7 @@ FENCING = (
         "if newest > fence:",
         "if False:",
         STALE.format("sqlite"),
+        dies_in="sqlite gate:",
     ),
     Mutant(
         "a-gate-refuses-its-own-fence",
@@ -24,21 +25,34 @@ FENCING = (
         "if newest > fence:",
         "if newest >= fence:",
         STALE.format("sqlite"),
+        dies_in="sqlite gate:",
     ),
-    *(
-        Mutant(
-            f"a-gate-forgets-on-{kind}",
-            NO_STALE_WRITE,
-            f"{kind}.row.RowStatements.gate",
-            old,
-            new,
-            STALE.format(kind),
-        )
-        for kind, old, new in (
-            ("postgresql", "greatest(seen.fence, excluded.fence)", "excluded.fence"),
-            ("mariadb", "GREATEST(fence, VALUES(fence))", "VALUES(fence)"),
-            ("sqlite", "max(fence, excluded.fence)", "excluded.fence"),
-        )
+    Mutant(
+        "a-gate-forgets-on-postgresql",
+        NO_STALE_WRITE,
+        "postgresql.row.RowStatements.gate",
+        "greatest(seen.fence, excluded.fence)",
+        "excluded.fence",
+        STALE.format("postgresql"),
+        dies_in="postgresql gate:",
+    ),
+    Mutant(
+        "a-gate-forgets-on-mariadb",
+        NO_STALE_WRITE,
+        "mariadb.row.RowStatements.gate",
+        "GREATEST(fence, VALUES(fence))",
+        "VALUES(fence)",
+        STALE.format("mariadb"),
+        dies_in="mariadb gate:",
+    ),
+    Mutant(
+        "a-gate-forgets-on-sqlite",
+        NO_STALE_WRITE,
+        "sqlite.row.RowStatements.gate",
+        "max(fence, excluded.fence)",
+        "excluded.fence",
+        STALE.format("sqlite"),
+        dies_in="sqlite gate:",
     ),
     Mutant(
         "a-gate-that-nobody-waits-at",
@@ -47,6 +61,7 @@ FENCING = (
         '{**in_hex(name), "fence": fence}',
         '{**in_hex(name + __import__("secrets").token_hex(8)), "fence": fence}',
         f"{TESTS}::test_a_fence_that_comes_again_keeps_others_out[threads-mariadb]",
+        dies_in="mariadb gate:",
     ),
     Mutant(
         "a-gates-names-look-alike",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 HOLDING = "tests/sql_functions/test_holding.py"
@@ -17,6 +18,7 @@ FUNCTIONS = (
         "AND writer <> xmin::text",
         "AND false",
         f"{HOLDING}::test_in_a_savepoint_nothing_is_recorded",
+        beyond=reasons.PLPGSQL,
     ),
     Mutant(
         "functions-do-not-wait-for-an-earlier-try",
@@ -25,6 +27,7 @@ FUNCTIONS = (
         "PERFORM pg_advisory_xact_lock(hashtextextended($2, 0));",
         "PERFORM 1;",
         f"{HOLDING}::test_a_repeat_waits_for_the_try_that_is_under_way[True]",
+        beyond=reasons.PLPGSQL,
     ),
     Mutant(
         "functions-with-the-rights-of-the-caller",
@@ -33,6 +36,7 @@ FUNCTIONS = (
         "SECURITY DEFINER",
         "SECURITY INVOKER",
         f"{MAKING}::test_a_role_without_rights_on_the_tables",
+        beyond=reasons.PLPGSQL,
     ),
     Mutant(
         "functions-on-the-search-path-of-the-caller",
@@ -41,6 +45,7 @@ FUNCTIONS = (
         "SET search_path = pg_catalog, pg_temp",
         "",
         f"{MAKING}::test_what_the_caller_puts_first_on_its_search_path_is_not_called",
+        beyond=reasons.PLPGSQL,
     ),
     Mutant(
         "functions-for-every-role",
@@ -49,6 +54,7 @@ FUNCTIONS = (
         "IF new THEN",
         "IF false THEN",
         f"{MAKING}::test_a_role_without_rights_on_the_tables",
+        beyond=reasons.PLPGSQL,
     ),
     Mutant(
         "functions-do-not-consult-the-witness",
@@ -57,6 +63,7 @@ FUNCTIONS = (
         'SELECT t.pause INTO pause FROM {self._named("trust")}($4) AS t;',
         "pause := 0;",
         f"{HOLDING}::test_a_longer_ttl_is_recorded_before_it_is_granted",
+        beyond=reasons.PLPGSQL,
     ),
     Mutant(
         "functions-make-their-transaction-lazy",
@@ -65,6 +72,7 @@ FUNCTIONS = (
         '.replace(LAZY, "NULL")',
         "",
         f"{HOLDING}::test_the_transaction_of_a_caller_keeps_its_settings",
+        beyond=reasons.PLPGSQL,
     ),
     Mutant(
         "functions-do-not-know-a-repeat",
@@ -73,6 +81,7 @@ FUNCTIONS = (
         "IF state.token = $2 AND",
         "IF false AND",
         f"{HOLDING}::test_a_repeat_with_the_token_is_the_same_hold",
+        beyond=reasons.PLPGSQL,
     ),
     Mutant(
         "functions-overtake-the-queue",
@@ -81,6 +90,7 @@ FUNCTIONS = (
         "_with(self._grant, **asked)",
         '_with(self._taken("expires_at <= clock_timestamp()"), **asked)',
         f"{HOLDING}::test_a_caller_does_not_overtake_the_waiters",
+        beyond=reasons.PLPGSQL,
     ),
     Mutant(
         "functions-release-past-the-waiters",
@@ -89,6 +99,7 @@ FUNCTIONS = (
         "IF NOT released THEN",
         "IF false THEN",
         f"{HOLDING}::test_a_waiter_of_dblock_gets_what_a_caller_releases[threads]",
+        beyond=reasons.PLPGSQL,
     ),
     Mutant(
         "functions-under-an-old-snapshot",
@@ -97,6 +108,7 @@ FUNCTIONS = (
         "{check.ISOLATION}",
         "",
         f"{HOLDING}::test_a_stricter_isolation_level_is_refused[REPEATABLE READ]",
+        beyond=reasons.PLPGSQL,
     ),
     Mutant(
         "functions-renew-what-a-failover-ended",
@@ -105,6 +117,7 @@ FUNCTIONS = (
         "IF state.fence <= known.epoch THEN",
         "IF false THEN",
         f"{FAULTS}::test_a_failover_that_a_function_finds_is_one_for_users_of_dblock",
+        beyond=reasons.PLPGSQL,
     ),
     Mutant(
         "functions-record-before-a-standby-knows",
@@ -113,6 +126,7 @@ FUNCTIONS = (
         "AND relpersistence = 'u'",
         "AND false",
         f"{FAULTS}::test_volatile_tables_with_synchronous_standbys_are_refused",
+        beyond=reasons.PLPGSQL,
     ),
     Mutant(
         "functions-lock-the-witness-first",
@@ -121,6 +135,7 @@ FUNCTIONS = (
         "FROM announced, {self.witness_table} AS w",
         "FROM {self.witness_table} AS w",
         f"{FAULTS}::test_transactions_that_record_a_ttl_wait_for_each_other[dblock]",
+        beyond=reasons.PLPGSQL,
     ),
     Mutant(
         "functions-let-a-stale-fence-pass",
@@ -129,6 +144,7 @@ FUNCTIONS = (
         "IF newest > $2 THEN",
         "IF false THEN",
         f"{MAKING}::test_the_gate_is_that_of_dblock",
+        beyond=reasons.PLPGSQL,
     ),
     Mutant(
         "functions-stay-as-they-were",

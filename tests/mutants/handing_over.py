@@ -21,6 +21,7 @@ HANDING_OVER = (
         "AND mine.expires_at > clock_timestamp()",
         "",
         f"{RUN_OUT}[threads-postgresql]",
+        dies_in="postgresql attached-too-late:",
     ),
     Mutant(
         "attached-when-it-has-run-out-on-mariadb",
@@ -29,6 +30,7 @@ HANDING_OVER = (
         "AND expires_at > SYSDATE(6)",
         "",
         f"{RUN_OUT}[threads-mariadb]",
+        dies_in="mariadb attached-too-late:",
     ),
     Mutant(
         "attached-when-it-has-run-out-on-sqlite",
@@ -37,6 +39,7 @@ HANDING_OVER = (
         "AND expires_at > {NOW}",
         "",
         f"{RUN_OUT}[threads-sqlite]",
+        dies_in="sqlite attached-too-late:",
     ),
     Mutant(
         "attached-under-a-guard-on-postgresql",
@@ -45,6 +48,7 @@ HANDING_OVER = (
         "FOR UPDATE OF k",
         "FOR NO KEY UPDATE OF k",
         f"{GUARD}[threads-postgresql]",
+        dies_in="postgresql detached-under-a-guard:",
     ),
     Mutant(
         "attached-under-a-guard-on-mariadb",
@@ -53,6 +57,7 @@ HANDING_OVER = (
         'self.take_row("%(name)s", changes, ',
         'f"UPDATE {self.lock_table} SET {changes} WHERE lock_name = %(name)s AND " + (',
         f"{GUARD}[threads-mariadb]",
+        dies_in="mariadb detached-under-a-guard:",
     ),
     Mutant(
         "attached-in-another-epoch",
@@ -61,6 +66,7 @@ HANDING_OVER = (
         "JOIN present ON k.fence > present.epoch",
         "JOIN present ON true",
         f"{FAULTS}::test_another_epoch",
+        dies_in="postgresql attached-twice: b.attach#1!promote c.connect#1+1",
     ),
     Mutant(
         "attached-with-any-token",
@@ -69,6 +75,7 @@ HANDING_OVER = (
         "WHERE lock_name = :name AND token = :token AND",
         "WHERE lock_name = :name AND",
         f"{TWICE}[threads-sqlite]",
+        dies_in="sqlite attached-twice:",
     ),
     Mutant(
         "attached-with-the-token-of-before",
@@ -77,6 +84,7 @@ HANDING_OVER = (
         "SET token = :new_token,",
         "SET token = :token,",
         f"{TWICE}[threads-sqlite]",
+        dies_in="sqlite attached-twice:",
     ),
     Mutant(
         "attached-elsewhere-and-asked-for-again",
@@ -85,6 +93,7 @@ HANDING_OVER = (
         "if state.token != detached.token:",
         "if False:",
         f"{TWICE}[threads-sqlite]",
+        dies_in="sqlite attached-twice:",
     ),
     Mutant(
         "attached-elsewhere-and-run-out",
@@ -93,6 +102,7 @@ HANDING_OVER = (
         "if not state.held:",
         "if False:",
         f"{TESTS}::test_run_out_where_it_was_attached[threads-sqlite]",
+        dies_in="model delivered-again:",
     ),
     Mutant(
         "an-attached-hold-is-believed-when-found",
@@ -101,6 +111,7 @@ HANDING_OVER = (
         "outcome = yield from confirm(self.dialect, asked, deadline.reach, deadline.now)",
         "outcome: Term | DBLockError = asked.held.term",
         f"{TRACES}[postgresql]",
+        dies_in="model handed-over: b.attach#1!alone:3 b.attach#1!cut:0.2",
     ),
     Mutant(
         "an-attached-hold-is-believed-too-late",
@@ -109,6 +120,7 @@ HANDING_OVER = (
         "if held.term.over(now):",
         "if False:",
         f"{TRACES}[sqlite]",
+        dies_in="sqlite handed-over: b.attach#1!pause:9",
     ),
     Mutant(
         "an-attach-in-doubt-is-a-failure",
@@ -117,6 +129,7 @@ HANDING_OVER = (
         "if self.doubt is None:",
         "if True:",
         f"{FAULTS}::test_nobody_knows[postgresql-threads]",
+        dies_in="sqlite attached-blindly: b.attach#1!unanswered",
     ),
     Mutant(
         "an-interrupted-attach-is-kept",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 CONTRACT = "tests/contract/test_cron.py"
@@ -26,6 +27,7 @@ JOBS = (
         "AND run.exit_status = 0)",
         "AND run.exit_status = -1)",
         f"{CONTRACT}::test_a_slot_runs_once[threads-sqlite]",
+        dies_in="sqlite slot-waited-for:",
     ),
     Mutant(
         "slot-kept-by-a-failure",
@@ -34,6 +36,7 @@ JOBS = (
         "AND run.exit_status = 0)",
         ")",
         f"{CONTRACT}::test_a_run_that_failed_leaves_its_slot_open[threads-postgresql]",
+        dies_in="sqlite slot-waited-for:",
     ),
     Mutant(
         "a-run-of-before-begins-late",
@@ -42,6 +45,7 @@ JOBS = (
         "(run.fence < {fence} AND NOT",
         "(NOT",
         f"{RECORD}::test_a_run_that_begins_late_does_not_touch_the_next[threads-mariadb-True-slot]",
+        dies_in="sqlite slot-waited-for: a.begin_run#1!late:0.12",
     ),
     Mutant(
         "the-end-that-found-no-record",
@@ -50,6 +54,7 @@ JOBS = (
         "if not reply.matched:",
         "if False:",
         f"{RECORD}::test_the_end_of_a_run_that_is_not_on_record[threads-postgresql]",
+        dies_in="sqlite off-the-record:",
     ),
     Mutant(
         "a-lost-run-is-a-success-in-python",
@@ -127,6 +132,7 @@ JOBS = (
         'AND fence = {self.parameter("fence")}"""',
         'AND fence <= fence + {self.parameter("fence")}"""',
         f"{CONTRACT}::test_a_late_record_does_not_touch_the_next_run[threads-postgresql]",
+        dies_in="sqlite slot-waited-for: a.end_run#1!late:1",
     ),
     Mutant(
         "reopened-late",
@@ -135,6 +141,7 @@ JOBS = (
         "WHERE {self._this_run}{self.durably}",
         "WHERE {self._this_run} OR slot <> ''{self.durably}",
         f"{RECORD}::test_what_reopens_a_slot_late_does_not_touch_the_next_run[threads-mariadb]",
+        beyond=reasons.BY_HAND,
     ),
     Mutant(
         "reopens-what-is-open",
@@ -143,6 +150,7 @@ JOBS = (
         'if run.outcome == "succeeded":',
         "if True:",
         f"{CONTRACT}::test_a_slot_is_reopened[threads-sqlite]",
+        beyond=reasons.BY_HAND,
     ),
     Mutant(
         "at-least-forgotten",
@@ -151,6 +159,7 @@ JOBS = (
         "after=max(0.0, rest)",
         "after=max(0.0, min(0.0, rest))",
         f"{CONTRACT}::test_at_least[threads-sqlite]",
+        dies_in="sqlite at-least:",
     ),
     Mutant(
         "at-least-by-the-living",
@@ -159,6 +168,7 @@ JOBS = (
         "lease._last(self.at_least)",
         "lease._last(0.0)",
         "tests/cli/test_cron.py::test_at_least_though_dblock_was_killed",
+        dies_in="sqlite at-least-killed:",
     ),
     Mutant(
         "at-least-until-it-is-renewed",
@@ -167,6 +177,7 @@ JOBS = (
         "length = max(length, self._began + self._plan.at_least - now)",
         "",
         "tests/cli/test_cron.py::test_at_least_though_dblock_was_killed",
+        dies_in="sqlite at-least-killed:",
     ),
     Mutant(
         "prune-takes-the-last-run",
@@ -175,6 +186,7 @@ JOBS = (
         'only=f"AND {later}"',
         'only=""',
         f"{CONTRACT}::test_prune[threads-sqlite]",
+        dies_in="sqlite pruned:",
     ),
     Mutant(
         "lost-run-is-a-success",
@@ -247,6 +259,7 @@ JOBS = (
         "ORDER BY started_at DESC, fence DESC",
         "ORDER BY started_at, fence",
         f"{COMMAND}::test_the_runs_are_listed",
+        beyond="no schedule asks for the list of runs",
     ),
     Mutant(
         "slot-as-it-is",
@@ -335,5 +348,6 @@ JOBS = (
         "busy=dialect.timeouts.query",
         "busy=0.0",
         "tests/faults/test_busy_file.py::test_who_looks_waits_for_the_writer[threads-show-look-patient]",
+        beyond="a file without a write-ahead log, which is not simulated",
     ),
 )

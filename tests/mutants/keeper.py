@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 PLANTED = "tests/faults/test_planted.py"
@@ -30,6 +31,7 @@ KEEPER = (
         "if hold.ended and not ending:",
         "if False:",
         "tests/contract/test_guard.py::test_a_release_beside_a_guard_is_no_loss[threads-sqlite-lease]",
+        dies_in="sqlite used-while-given-back: a.2.update#2+0.05",
     ),
     # --- 15: not two, although another server takes over
     Mutant(
@@ -39,6 +41,7 @@ KEEPER = (
         "if hold.held.elsewhere(reply.server):",
         "if False:",
         f"{BATCH}::test_another_server_is_not_believed",
+        dies_in="model moved:",
     ),
     Mutant(
         "another-server-is-believed-by-a-guard",
@@ -47,6 +50,7 @@ KEEPER = (
         "failed_over(name) if held().elsewhere(reply.server) else None",
         "None",
         "tests/protocol/test_guard.py::test_another_server_is_not_believed",
+        beyond="another check refuses first, wherever both can be simulated",
     ),
     # --- 4: only the holder renews
     Mutant(
@@ -77,6 +81,7 @@ KEEPER = (
             "            FROM mine WHERE l.lock_name = mine.lock_name"
         ),
         f"{TAKEN_OVER}[postgresql-renew]",
+        dies_in="postgresql forced-long:",
     ),
     Mutant(
         "renew-without-token-mariadb",
@@ -85,6 +90,7 @@ KEEPER = (
         "AND l.token = asked.token",
         "",
         f"{TAKEN_OVER}[mariadb-renew]",
+        dies_in="mariadb forced-long:",
     ),
     Mutant(
         "renew-without-token-sqlite",
@@ -93,6 +99,7 @@ KEEPER = (
         "AND l.token = json_extract(asked.value, '$[1]')",
         "",
         f"{TAKEN_OVER}[sqlite-renew]",
+        dies_in="sqlite forced-long:",
     ),
     Mutant(
         "renew-counts-no-rows",
@@ -101,6 +108,7 @@ KEEPER = (
         "hold.renewal.token in renewed",
         "True",
         f"{PLANTED}::test_a_holder_that_was_released_by_force[mariadb]",
+        dies_in="sqlite forced-long:",
     ),
     Mutant(
         "keeper-counts-no-rows",
@@ -109,6 +117,7 @@ KEEPER = (
         "hold.renewal.token in renewed",
         "True",
         f"{BATCH}::test_all_losses_are_explained_by_one_look",
+        dies_in="sqlite forced-long:",
     ),
     Mutant(
         "renew-counts-one-for-all-mariadb",
@@ -117,6 +126,7 @@ KEEPER = (
         "= JSON_LENGTH(holds)",
         "> 0",
         f"{CONTRACT}::test_one_that_was_lost_is_the_only_one_not_renewed[threads-mariadb]",
+        beyond="which of several renewals a statement carries out",
     ),
     Mutant(
         "renewed-rows-are-locked-again-mariadb",
@@ -125,6 +135,7 @@ KEEPER = (
         "SELECT COUNT(*) INTO moved FROM {renewed};\n                IF moved =",
         "IF (SELECT COUNT(*) FROM {renewed}) =",
         f"{CONTRACT}::test_a_row_that_is_busy_after_its_renewal[threads-mariadb]",
+        beyond="between two statements of one that is sent as one",
     ),
     # --- 5: expiry
     Mutant(
@@ -134,6 +145,7 @@ KEEPER = (
         "AND mine.expires_at > clock_timestamp()",
         "",
         f"{EXPIRED}[threads-postgresql]",
+        dies_in="postgresql-volatile renewed-by-hand-alone: a.renew#2+8",
     ),
     Mutant(
         "renew-revives-mariadb",
@@ -142,6 +154,7 @@ KEEPER = (
         "WHERE expires_at > SYSDATE(6);",
         ";",
         f"{EXPIRED}[threads-mariadb]",
+        dies_in="mariadb at-least: b.renew#1+8",
     ),
     Mutant(
         "renew-revives-sqlite",
@@ -150,6 +163,7 @@ KEEPER = (
         "AND l.expires_at > {NOW}",
         "",
         f"{EXPIRED}[threads-sqlite]",
+        dies_in="sqlite at-least: a.renew#1!late:1",
     ),
     Mutant(
         "term-from-the-renewals-reply",
@@ -158,6 +172,7 @@ KEEPER = (
         "Term(reply.sent, hold.renewal.ttl)",
         "Term(reply.now, hold.renewal.ttl)",
         f"{PLANTED}::test_the_term_starts_before_the_request[mariadb-threads]",
+        dies_in="model alone: a.renewer.renew#1<+0.9",
     ),
     # --- 7: what is lost leaves nothing behind
     Mutant(
@@ -167,6 +182,7 @@ KEEPER = (
         "yield from end_lost(lost, within)",
         "",
         "tests/faults/test_matrix.py::test_every_statement_meets[mariadb-deaf]",
+        dies_in="model given-back-while-renewed: a.renewer.renew#1!deaf",
     ),
     Mutant(
         "loss-keeps-a-connection",
@@ -183,6 +199,7 @@ KEEPER = (
         "if failure.fault in AWAY:\n    raise",
         "pass",
         f"{ENDING}::test_where_that_does_not_get_through_the_repetition_is_spent",
+        beyond=reasons.COST,
     ),
     # --- 8: loss is told in time
     Mutant(
@@ -192,6 +209,7 @@ KEEPER = (
         "RENEWAL_SHARE = 1 / 3",
         "RENEWAL_SHARE = 0.95",
         f"{DUE}::test_the_order_of_a_term",
+        dies_in="model long-work:",
     ),
     Mutant(
         "missed-renewals-are-gathered",
@@ -200,6 +218,7 @@ KEEPER = (
         "if self.cause is not None:\n    return self.due",
         "",
         f"{DUE}::test_what_was_missed_is_tried_again_soon",
+        beyond=reasons.COST,
     ),
     Mutant(
         "held-longer-than-the-longest",
@@ -208,6 +227,7 @@ KEEPER = (
         "return min(length, self._began + self._plan.max_hold - now)",
         "return length",
         f"{DUE}::test_never_held_longer",
+        dies_in="sqlite max-hold:",
     ),
     Mutant(
         "unreachable-told-as-expired",
@@ -216,6 +236,7 @@ KEEPER = (
         "if self.cause is not None and self._away:",
         "if False:",
         f"{DUE}::test_the_reason",
+        dies_in="sqlite away:",
     ),
     Mutant(
         "one-busy-row-fails-all",
@@ -224,6 +245,7 @@ KEEPER = (
         "elif failure.fault is Fault.BUSY and len(batch) > 1",
         "elif False",
         ONE_BUSY,
+        dies_in="mariadb busy-row:",
     ),
     Mutant(
         "renew-reads-the-whole-table",
@@ -232,6 +254,7 @@ KEEPER = (
         "FORCE INDEX (PRIMARY)",
         "",
         ONE_BUSY,
+        dies_in="mariadb busy-row:",
     ),
     Mutant(
         "renewed-after-a-release",
@@ -240,6 +263,7 @@ KEEPER = (
         "return not self.ended and self.loss is None",
         "return self.loss is None",
         f"{CONTRACT}::test_a_release_that_failed_is_not_renewed[threads-sqlite]",
+        dies_in="model given-back-while-renewed:",
     ),
     Mutant(
         "release-during-a-renewal",
@@ -248,6 +272,7 @@ KEEPER = (
         "if self.renewing:",
         "if False:",
         f"{CONTRACT}::test_a_release_waits_for_the_renewal_under_way[threads-sqlite]",
+        dies_in="model given-back-while-renewed: a.renewer.renew#1+0.05",
     ),
     Mutant(
         "revived-after-the-loss",
@@ -256,6 +281,7 @@ KEEPER = (
         "if not hold.keepable(now):\n    continue",
         "",
         f"{TELLS}::test_an_answer_that_comes_late_revives_nothing[threads-sqlite]",
+        dies_in="model given-back-while-renewed:",
     ),
     Mutant(
         "only-the-first-danger",
@@ -264,6 +290,7 @@ KEEPER = (
         "if not schedule.warned and schedule.danger <= now:",
         "if False:",
         f"{TELLS}::test_danger_then_loss_then_another_holder[threads-mariadb]",
+        dies_in="sqlite guarded-late:",
     ),
     Mutant(
         "dropped-handles-are-kept",
@@ -275,6 +302,7 @@ KEEPER = (
             "[]).append(hold)"
         ),
         f"{CONTRACT}::test_a_lease_whose_handle_is_dropped_runs_out[threads-mariadb]",
+        dies_in="sqlite dropped-handle:",
     ),
     Mutant(
         "a-child-keeps-its-parents",
@@ -292,6 +320,7 @@ KEEPER = (
         "if False:",
         "tests/contract/test_beliefs.py::"
         "test_before_the_statement_that_gives_it_back[threads-sqlite]",
+        dies_in="model anothers:",
     ),
     Mutant(
         "keeper-woken-by-each",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 TESTS = "tests/test_look_alikes.py"
@@ -16,6 +17,7 @@ LOOKS_ALIKE = (
         "self.recognise(said)",
         "",
         f"{TESTS}::test_a_lease[postgresql]",
+        beyond=reasons.LOOK_ALIKE,
     ),
     Mutant(
         "a-look-alike-lacks-functions",
@@ -24,6 +26,7 @@ LOOKS_ALIKE = (
         "if self.classify(error) is None:",
         "if self.classify(error) is not None:",
         f"{TESTS}::test_functions_that_are_not_there",
+        beyond=reasons.LOOK_ALIKE,
     ),
     Mutant(
         "a-look-alike-counts",
@@ -40,6 +43,7 @@ LOOKS_ALIKE = (
         "self.recognised = True",
         "",
         USERS,
+        beyond=reasons.COST,
     ),
     Mutant(
         "a-look-alike-is-not-trusted-by-the-schema",

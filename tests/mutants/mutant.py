@@ -22,6 +22,10 @@ class Mutant:
     new: str
     test: str
     count: int = 1
+    #: A line of the simulation that fails with the mutant: ``tests.simulation.teeth`` writes it.
+    dies_in: str | None = None
+    #: Why no line of the simulation can fail with it.
+    beyond: str | None = None
 
     def plant(self, code: Code) -> tuple[str, str]:
         """Return which file of the code becomes which text."""

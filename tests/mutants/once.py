@@ -29,6 +29,7 @@ ONCE = (
         "return None",
         f"{SAVEPOINT}::test_a_savepoint_that_may_have_begun_the_transaction_is_refused"
         "[threads-sqlite-connection-None]",
+        beyond="what Python's sqlite3 makes of a savepoint that comes first",
     ),
     Mutant(
         "a-transaction-that-has-begun-is-forgotten",
@@ -45,21 +46,34 @@ ONCE = (
         "if record.token == token:",
         "if record.token:",
         f"{TESTS}::test_once[threads-sqlite-connection]",
+        dies_in="sqlite once:",
     ),
-    *(
-        Mutant(
-            f"a-key-is-new-again-on-{kind}",
-            ONE_EFFECT,
-            f"{kind}.row.RowStatements.claim_once",
-            old,
-            new,
-            f"{TESTS}::test_a_second_call_waits_for_the_result[threads-{kind}]",
-        )
-        for kind, old, new in (
-            ("postgresql", "WHERE o.expires_at <= clock_timestamp()", "WHERE true"),
-            ("mariadb", "IF(expires_at <= UTC_TIMESTAMP(6),", "IF(true,"),
-            ("sqlite", "CASE WHEN o.expires_at <= {NOW} THEN", "CASE WHEN true THEN"),
-        )
+    Mutant(
+        "a-key-is-new-again-on-postgresql",
+        ONE_EFFECT,
+        "postgresql.row.RowStatements.claim_once",
+        "WHERE o.expires_at <= clock_timestamp()",
+        "WHERE true",
+        f"{TESTS}::test_a_second_call_waits_for_the_result[threads-postgresql]",
+        dies_in="postgresql once:",
+    ),
+    Mutant(
+        "a-key-is-new-again-on-mariadb",
+        ONE_EFFECT,
+        "mariadb.row.RowStatements.claim_once",
+        "IF(expires_at <= UTC_TIMESTAMP(6),",
+        "IF(true,",
+        f"{TESTS}::test_a_second_call_waits_for_the_result[threads-mariadb]",
+        dies_in="mariadb once:",
+    ),
+    Mutant(
+        "a-key-is-new-again-on-sqlite",
+        ONE_EFFECT,
+        "sqlite.row.RowStatements.claim_once",
+        "CASE WHEN o.expires_at <= {NOW} THEN",
+        "CASE WHEN true THEN",
+        f"{TESTS}::test_a_second_call_waits_for_the_result[threads-sqlite]",
+        dies_in="sqlite once:",
     ),
     Mutant(
         "a-repetition-has-another-result",
@@ -68,6 +82,7 @@ ONCE = (
         "once.finish(database.dialect, self.key, self._token, recorded)",
         'once.finish(database.dialect, self.key, self._token, "0")',
         f"{TESTS}::test_once[threads-sqlite-connection]",
+        dies_in="sqlite once:",
     ),
     Mutant(
         "a-repetition-has-no-result",
@@ -76,6 +91,7 @@ ONCE = (
         "json.loads(recorded)",
         "None",
         f"{TESTS}::test_once[threads-sqlite-connection]",
+        dies_in="sqlite once:",
     ),
     Mutant(
         "a-call-that-was-made-is-forgotten",
@@ -84,6 +100,7 @@ ONCE = (
         "if kind is not None:",
         "if True:",
         f"{TESTS}::test_once[threads-sqlite-connection]",
+        dies_in="sqlite once:",
     ),
     Mutant(
         "a-call-in-progress-was-made",
@@ -92,6 +109,7 @@ ONCE = (
         "raise _in_progress(dialect, key, wait) from failure.__cause__",
         'return "0"',
         f"{TESTS}::test_in_progress[threads-postgresql-0]",
+        dies_in="sqlite once:",
     ),
     Mutant(
         "a-record-outlives-a-rollback",
@@ -100,6 +118,7 @@ ONCE = (
         "if recorded is not None:",
         "transaction.driver_connection.commit()\nif recorded is not None:",
         f"{TESTS}::test_a_rollback_leaves_nothing[threads-sqlite]",
+        dies_in="sqlite once:",
     ),
     Mutant(
         "a-call-that-may-wait-is-undone",
@@ -108,6 +127,7 @@ ONCE = (
         "query.read(reply) is not None",
         "False",
         f"{TESTS}::test_once[threads-postgresql-connection]",
+        dies_in="postgresql once:",
     ),
     Mutant(
         "a-failed-call-keeps-its-key",
@@ -116,6 +136,7 @@ ONCE = (
         "if self._active:",
         "if False:",
         f"{TESTS}::test_an_error_leaves_no_key[threads-sqlite]",
+        dies_in="sqlite once-in-vain:",
     ),
     Mutant(
         "a-call-ends-in-another-transaction",
@@ -132,6 +153,7 @@ ONCE = (
         "fingerprint != record.fingerprint",
         "fingerprint == record.token",
         f"{TESTS}::test_fingerprints[threads-sqlite]",
+        dies_in="sqlite once-reused:",
     ),
     Mutant(
         "a-call-without-a-result-is-replayed",
@@ -140,6 +162,7 @@ ONCE = (
         "if record.result is None:",
         "if False:",
         f"{TESTS}::test_inside_itself[threads-sqlite]",
+        dies_in="sqlite once-in-vain:",
     ),
     Mutant(
         "a-key-that-was-taken-over-is-pruned",
@@ -148,6 +171,7 @@ ONCE = (
         "DELETE FROM {table} WHERE {old} AND ({key}) IN",
         "DELETE FROM {table} WHERE ({key}) IN",
         f"{TESTS}::test_a_key_that_is_taken_over_is_not_pruned[threads-postgresql]",
+        dies_in="postgresql once-expired:",
     ),
     Mutant(
         "an-expired-key-keeps-its-result",
@@ -156,6 +180,7 @@ ONCE = (
         "WHERE o.expires_at <= clock_timestamp()",
         "WHERE false",
         f"{TESTS}::test_expired_keys_are_new[threads-postgresql]",
+        beyond="the call looks for its record without a pause or an end; the contract's tests tell",
     ),
     Mutant(
         "callers-share-keys",

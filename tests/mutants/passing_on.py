@@ -18,6 +18,7 @@ PASSING_ON = (
         "AND token = %(token)s AND waiters IS NULL AND",
         "AND token = %(token)s AND",
         f"{PASSING}::test_the_release_makes_the_first_waiter_the_holder[threads]",
+        dies_in="postgresql-volatile released-at-once:",
     ),
     Mutant(
         "nobody-is-told",
@@ -26,6 +27,7 @@ PASSING_ON = (
         'pg_notify({channel("next.entry")}',
         "pg_notify({channel(\"'x' || next.entry\")}",
         f"{QUEUE}::test_a_release_calls_the_next_in_the_order_of_arrival",
+        dies_in="postgresql-volatile released-at-once:",
     ),
     Mutant(
         "passed-on-to-the-dead",
@@ -34,6 +36,7 @@ PASSING_ON = (
         "FROM newest, {QUEUE} WHERE {THERE} LIMIT 1",
         "FROM newest, {QUEUE} LIMIT 1",
         f"{PASSING}::test_a_waiter_that_died_is_passed_over[threads]",
+        dies_in="postgresql dead-first:",
     ),
     Mutant(
         "passed-on-and-in-the-queue",
@@ -42,6 +45,7 @@ PASSING_ON = (
         "coalesce(next.number + 1, first.number)",
         "first.number",
         f"{PASSING}::test_the_release_makes_the_first_waiter_the_holder[threads]",
+        dies_in="postgresql-volatile released-at-once:",
     ),
     Mutant(
         "passed-on-to-an-earlier-version",
@@ -50,6 +54,7 @@ PASSING_ON = (
         "length(entry) > {TICKET} AND",
         "",
         f"{PASSING}::test_one_of_an_earlier_version_is_called_and_passed_nothing",
+        dies_in="postgresql waited-by-a-version-before:",
     ),
     Mutant(
         "passed-on-by-the-snapshot",
@@ -58,6 +63,7 @@ PASSING_ON = (
         "AND {PATIENT} FOR NO KEY UPDATE",
         "AND {PATIENT}",
         f"{PASSING}::test_who_joins_while_it_is_released_is_seen",
+        dies_in="postgresql joined-meanwhile:",
     ),
     Mutant(
         "passed-on-with-the-same-fence",
@@ -66,6 +72,7 @@ PASSING_ON = (
         "greatest(l.fence, next.epoch) + 1",
         "greatest(l.fence, next.epoch)",
         f"{PASSING}::test_the_release_makes_the_first_waiter_the_holder[threads]",
+        dies_in="postgresql-volatile released-at-once:",
     ),
     Mutant(
         "passed-on-without-the-witness",
@@ -74,6 +81,7 @@ PASSING_ON = (
         "self.epoch(OPEN, known(first.term))",
         "self.epoch()",
         f"{PASSING}::test_nothing_is_passed_on_while_nothing_is_granted[threads]",
+        dies_in="postgresql passed-for-long: c.register#1!promote",
     ),
     Mutant(
         "passed-on-and-lost-in-a-crash",
@@ -82,6 +90,7 @@ PASSING_ON = (
         "THEN {LAZY} ELSE {DURABLE} END",
         "THEN {LAZY} ELSE {LAZY} END",
         f"{COSTS}::test_a_hand_off_is_on_disk_before_it_is_told",
+        dies_in="postgresql passed-for-long: b.renewer.renew#1!crash:9",
     ),
     Mutant(
         "a-long-first-term",
@@ -90,6 +99,7 @@ PASSING_ON = (
         "coalesce({passed.term}, 0)",
         "CASE WHEN next.entry IS NULL THEN 0 ELSE 600 END",
         f"{PASSING}::test_its_first_term_is_short_and_a_renewal_makes_it_long[threads]",
+        dies_in="postgresql short-terms:",
     ),
     Mutant(
         "a-first-term-beyond-the-ttl",
@@ -98,6 +108,7 @@ PASSING_ON = (
         "int(min(ttl, FIRST_TERM) * 1000)",
         "int(FIRST_TERM * 1000)",
         f"{PASSING}::test_a_ttl_that_is_shorter_is_its_first_term[0.5-threads]",
+        dies_in="postgresql short-terms:",
     ),
     Mutant(
         "guarded-and-passed-on",
@@ -106,6 +117,7 @@ PASSING_ON = (
         "dialect.pass_on(name, token, not guarded)",
         "dialect.pass_on(name, token)",
         f"{PASSING}::test_a_guarded_hold_is_not_passed_on[threads]",
+        dies_in="postgresql released-under-a-guard:",
     ),
     Mutant(
         "taken-over-in-the-queue-under-a-guard",
@@ -114,6 +126,7 @@ PASSING_ON = (
         "FOR UPDATE OF k",
         "",
         f"{PASSING}::test_who_takes_over_waits_for_a_guard[threads]",
+        dies_in="postgresql-volatile guarded-late:",
     ),
     Mutant(
         "passed-on-by-force",
@@ -122,6 +135,7 @@ PASSING_ON = (
         "passes=False",
         "passes=True",
         f"{PASSING}::test_released_by_force_it_is_nobodys[threads]",
+        dies_in="postgresql forced-under-a-guard:",
     ),
     Mutant(
         "gives-up-and-has-the-name",
@@ -130,6 +144,7 @@ PASSING_ON = (
         "if dialect.can_notify and reply.matched == 0:",
         "if False:",
         f"{PASSING}::test_who_gives_up_when_it_is_passed_the_name_passes_it_on[threads]",
+        dies_in="model counted-tries: b.leave#1!given-up:0.5",
     ),
     Mutant(
         "who-takes-over-empties-the-queue",
@@ -138,6 +153,7 @@ PASSING_ON = (
         'waiters = {self.others("number > mine.position OR number < mine.position AND")}',
         "waiters = NULL",
         f"{PASSING}::test_the_living_keep_their_places_when_another_takes_over",
+        dies_in="postgresql dead-in-front:",
     ),
     Mutant(
         "who-takes-over-leaves-the-dead",
@@ -146,6 +162,7 @@ PASSING_ON = (
         "{unless} {CALLED}\n",
         "{unless} true\n",
         f"{PASSING}::test_the_dead_do_not",
+        dies_in="postgresql dead-in-front:",
     ),
     Mutant(
         "tickets-that-can-be-guessed",
@@ -163,6 +180,7 @@ PASSING_ON = (
         "start = min(self.deadline.now, seen.at + since - abs(since) * MARGIN_SHARE)",
         "start = self.deadline.now",
         f"{BELIEVING}::test_its_term_began_when_it_was_granted",
+        dies_in="model passed-on-late: b.notified#1+0.05",
     ),
     Mutant(
         "its-term-begins-after-the-message",
@@ -171,6 +189,7 @@ PASSING_ON = (
         "start = min(self.deadline.now, seen.at + since - abs(since) * MARGIN_SHARE)",
         "start = seen.at + since - abs(since) * MARGIN_SHARE",
         f"{BELIEVING}::test_its_term_did_not_begin_after_it_was_heard_of",
+        dies_in="model passed-on-by-a-clock-set-forward:",
     ),
     Mutant(
         "clocks-that-go-alike",
@@ -179,6 +198,7 @@ PASSING_ON = (
         "- abs(since) * MARGIN_SHARE",
         "",
         f"{BELIEVING}::test_however_clocks_differ_it_is_not_believed_past_its_end",
+        dies_in="model passed-on-by-a-fast-clock: b.notified#1+0.05",
     ),
     Mutant(
         "believed-twice",
@@ -187,6 +207,7 @@ PASSING_ON = (
         "and passed.fence > fence",
         "",
         f"{BELIEVING}::test_a_message_that_comes_twice_is_not_believed",
+        dies_in="model passed-on-in-vain: b.notified#1+0.8",
     ),
     Mutant(
         "believed-however-late",
@@ -195,6 +216,7 @@ PASSING_ON = (
         "if self.deadline.now < start + passed.ttl / 2:",
         "if True:",
         f"{BELIEVING}::test_a_message_that_comes_too_late_to_act_on_is_not_believed",
+        dies_in="model hand-off: b.join#1!pause:9",
     ),
     Mutant(
         "believed-in-doubt",
@@ -203,6 +225,7 @@ PASSING_ON = (
         "and self.doubt is None",
         "",
         f"{BELIEVING}::test_in_doubt_it_is_not_believed",
+        dies_in="model passed-on-in-doubt: b.grant#1!late:9",
     ),
     Mutant(
         "never-renewed-from-a-short-term",
@@ -211,6 +234,7 @@ PASSING_ON = (
         "return held if self.request.short else",
         "return held if True else",
         f"{PASSING}::test_who_does_not_renew_as_it_likes_has_the_whole_ttl_at_once",
+        dies_in="model passed-to-who-does-not-renew:",
     ),
     Mutant(
         "a-counted-renewal-for-the-first-term",
@@ -219,6 +243,7 @@ PASSING_ON = (
         "self.renew and self.max_renewals is None and",
         "self.renew and",
         f"{PASSING}::test_who_does_not_renew_as_it_likes_has_the_whole_ttl_at_once",
+        dies_in="model passed-to-who-does-not-renew:",
     ),
     Mutant(
         "cold-for-who-waits",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 TESTS = "tests/contract/test_whereabouts.py"
@@ -17,6 +18,7 @@ PLACES = (
         'where = " AND ".join(conditions)',
         'where = "1 = 1"',
         f"{REFUSED}[threads-postgresql-known-row]",
+        beyond=reasons.TWO_DATABASES,
     ),
     Mutant(
         "any-tables-will-do-for-a-guard",
@@ -25,6 +27,7 @@ PLACES = (
         "WHERE lock_name = {EXACT} AND {self.here_now}",
         "WHERE lock_name = {EXACT}",
         f"{REFUSED}[threads-mariadb-known-guard]",
+        beyond=reasons.TWO_DATABASES,
     ),
     Mutant(
         "copies-are-the-same",
@@ -33,6 +36,7 @@ PLACES = (
         "if what in self.found:",
         "if False:",
         f"{COPY}[threads-sqlite]",
+        beyond=reasons.TWO_DATABASES,
     ),
     Mutant(
         "restored-dumps-are-the-same",
@@ -41,6 +45,7 @@ PLACES = (
         'for what in ("container", "writer"):',
         "for what in ():",
         f"{COPY}[threads-postgresql]",
+        beyond=reasons.TWO_DATABASES,
     ),
     Mutant(
         "where-the-session-is",
@@ -49,6 +54,7 @@ PLACES = (
         "made._name_tables()",
         "pass",
         f"{TESTS}::test_no_search_path_leads_elsewhere[threads-postgresql]",
+        beyond=reasons.TWO_DATABASES,
     ),
     Mutant(
         "refused-for-ever",
@@ -57,6 +63,7 @@ PLACES = (
         "if not (tried.locked or tried.here or tries.placed):",
         "if False:",
         f"{REFUSED}[threads-sqlite-fresh-row]",
+        beyond=reasons.TWO_DATABASES,
     ),
     Mutant(
         "snapshot-before-the-wait",
@@ -66,6 +73,7 @@ PLACES = (
         "self._is_here()",
         "tests/contract/test_guard.py::"
         "test_a_takeover_waits_for_the_guarded_transaction[threads-mariadb]",
+        beyond="what a plain look of the user's shows after a wait",
     ),
     Mutant(
         "any-function-will-do",
@@ -74,6 +82,7 @@ PLACES = (
         "pg_catalog.unnest",
         "unnest",
         f"{PLANTED}[Cursor]",
+        beyond="functions that another role planted, which no simulated server has",
     ),
     Mutant(
         "any-operator-will-do",
@@ -82,5 +91,6 @@ PLACES = (
         "::float8 / 1000::float8",
         "::float8 / 1000",
         f"{PLANTED}[Cursor]",
+        beyond="operators that another role planted, which no simulated server has",
     ),
 )

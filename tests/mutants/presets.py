@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 CONTRACT, PRESETS = "tests/contract", "tests/test_presets.py"
 MEANING = "no setting changes what dblock's statements mean"
+HOSTILE_SERVER = f"{CONTRACT}/test_lease.py::test_list_and_show[threads-hostile mariadb]"
 
 PRESET = (
     Mutant(
@@ -15,6 +17,7 @@ PRESET = (
         "send_query_params(sql, values, types, formats, _BINARY)",
         "send_query_params(sql, values, types, formats, 0)",
         f"{PRESETS}::test_moments_and_numbers_behind_a_pooler",
+        beyond=reasons.SETTING,
     ),
     Mutant(
         "another-encoding-is-kept",
@@ -23,21 +26,34 @@ PRESET = (
         '"client_encoding": "UTF8",',
         "",
         f"{PRESETS}::test_a_lent_engine_with_another_encoding",
+        beyond=reasons.ENCODING,
     ),
-    *(
-        Mutant(
-            f"{setting.split(' ')[0].replace('_', '-')}-as-the-server-has-it",
-            MEANING,
-            "mariadb.adapter._SETTINGS",
-            setting,
-            "",
-            f"{CONTRACT}/test_lease.py::test_list_and_show[threads-hostile mariadb]",
-        )
-        for setting in (
-            "completion_type = 'NO_CHAIN', ",
-            "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', ",
-            "sql_select_limit = 18446744073709551615, ",
-        )
+    Mutant(
+        "completion-type-as-the-server-has-it",
+        MEANING,
+        "mariadb.adapter._SETTINGS",
+        "completion_type = 'NO_CHAIN', ",
+        "",
+        HOSTILE_SERVER,
+        beyond=reasons.SETTING,
+    ),
+    Mutant(
+        "sql-mode-as-the-server-has-it",
+        MEANING,
+        "mariadb.adapter._SETTINGS",
+        "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', ",
+        "",
+        HOSTILE_SERVER,
+        beyond=reasons.SETTING,
+    ),
+    Mutant(
+        "sql-select-limit-as-the-server-has-it",
+        MEANING,
+        "mariadb.adapter._SETTINGS",
+        "sql_select_limit = 18446744073709551615, ",
+        "",
+        HOSTILE_SERVER,
+        beyond=reasons.SETTING,
     ),
     Mutant(
         "a-division-as-exact-as-the-server-has-it",
@@ -47,6 +63,7 @@ PRESET = (
         "/ 1000000",
         f"{CONTRACT}/test_lease.py"
         "::test_not_acquired_says_who_and_until_when[threads-hostile mariadb]",
+        beyond=reasons.SETTING,
     ),
     Mutant(
         "a-name-quoted-by-the-driver",
@@ -67,5 +84,6 @@ PRESET = (
             '    return {"name": name.encode()}'
         ),
         f"{CONTRACT}/test_names.py::test_awkward_names[asyncio-hostile mariadb]",
+        beyond=reasons.ENCODING,
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 CONTRACT = "tests/contract/test_shared.py"
@@ -17,6 +18,7 @@ READING = (
         "pass",
         "tests/contract/test_shared.py"
         "::test_a_writer_that_was_killed_keeps_out_no_reader_that_does_not_wait[threads-sqlite]",
+        beyond="what a reader that does not wait is told, and for how long",
     ),
     Mutant(
         "a-writer-stands-in-the-queue-unseen",
@@ -26,6 +28,7 @@ READING = (
         "if False:",
         "tests/contract/test_shared.py"
         "::test_a_writer_that_lives_is_seen_as_soon_as_it_stands_in_the_queue[threads-sqlite]",
+        beyond=reasons.ORDER_OF_WAITERS,
     ),
     Mutant(
         "the-first-reader-frees-it",
@@ -34,6 +37,7 @@ READING = (
         'return f"NOT {self.listed} OR {self.without_me} = token"',
         'return "TRUE"',
         f"{CONTRACT}::test_readers_keep_a_writer_out_until_the_last_has_gone",
+        dies_in="sqlite reader-dies:",
     ),
     Mutant(
         "a-writer-is-joined",
@@ -42,6 +46,7 @@ READING = (
         "state.held and is_shared(state.token)",
         "state.held",
         f"{CONTRACT}::test_a_writer_keeps_readers_out",
+        dies_in="model readers-wait:",
     ),
     Mutant(
         "a-group-that-ran-out-is-joined",
@@ -50,6 +55,7 @@ READING = (
         "AND token = :group AND expires_at > {NOW}",
         "AND token = :group",
         f"{CONTRACT}::test_a_group_that_ran_out_is_not_joined[threads-sqlite]",
+        dies_in="sqlite reader-just-in-time: b.join_readers#1+1",
     ),
     Mutant(
         "a-group-that-ran-out-is-joined-on-postgresql",
@@ -58,6 +64,7 @@ READING = (
         "AND mine.expiry > clock_timestamp()",
         "",
         f"{CONTRACT}::test_a_group_that_ran_out_is_not_joined[threads-postgresql]",
+        dies_in="postgresql reader-just-in-time: b.join_readers#1+1",
     ),
     Mutant(
         "a-reader-brings-the-expiry-forward",
@@ -66,6 +73,7 @@ READING = (
         "expires_at = max(expires_at, {LATER})",
         "expires_at = {LATER}",
         f"{CONTRACT}::test_a_reader_lets_it_last_for_its_own_ttl[threads-sqlite]",
+        dies_in="sqlite readers:",
     ),
     Mutant(
         "a-renewal-brings-the-expiry-of-readers-forward",
@@ -74,6 +82,7 @@ READING = (
         'iif({shared("l.token")}, max(expires_at, {later}), {later})',
         "{later}",
         f"{CONTRACT}::test_a_reader_lets_it_last_for_its_own_ttl[threads-sqlite]",
+        dies_in="sqlite readers-for-long:",
     ),
     Mutant(
         "readers-of-one-process-are-renewed-for-the-last-ttl",
@@ -82,6 +91,7 @@ READING = (
         "if known.ttl < renewal.ttl:",
         "if False:",
         f"{CONTRACT}::test_readers_of_one_program_are_renewed_at_once",
+        beyond="which of two renewals of one row a statement carries out",
     ),
     Mutant(
         "what-is-given-back-is-everybodys",
@@ -90,6 +100,7 @@ READING = (
         "if is_shared(token):",
         "if False:",
         f"{FAULTS}::test_an_interrupted_try_takes_nobody_elses_share",
+        dies_in="model readers: b.join_readers#1!pause:9",
     ),
     Mutant(
         "a-writer-that-waits-is-overtaken",
@@ -98,6 +109,7 @@ READING = (
         "AND (%(past)s OR {self.ahead} = 0)",
         "",
         f"{CONTRACT}::test_a_writer_that_waits_keeps_new_readers_out[threads-postgresql]",
+        beyond="in which order readers and writers come; the contract's tests tell",
     ),
     Mutant(
         "readers-that-wait-are-not-called",
@@ -106,6 +118,7 @@ READING = (
         "if self.dialect.can_notify and self.request.tickets:",
         "if False:",
         f"{CONTRACT}::test_readers_do_not_wait_to_look_by_themselves[threads-postgresql-times0]",
+        beyond=reasons.READERS_POLL,
     ),
     Mutant(
         "readers-behind-a-writer-that-gave-up-are-not-called",
@@ -114,6 +127,7 @@ READING = (
         "CASE WHEN {shared()} THEN {CALL_READERS} END",
         "NULL",
         f"{CONTRACT}::test_a_writer_that_gives_up_lets_readers_in[threads-postgresql-times0]",
+        beyond=reasons.READERS_POLL,
     ),
     Mutant(
         "readers-wait-for-readers",
@@ -122,6 +136,7 @@ READING = (
         "NOT ({_WITH_ME}) AND ",
         "",
         f"{CONTRACT}::test_readers_that_wait_keep_no_reader_out[threads-postgresql]",
+        beyond="a reader that waits a moment longer breaks no promise; the contract's tests tell",
     ),
     Mutant(
         "an-upgrade-waits-for-itself",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 TESTS = "tests/contract/test_retiring.py"
@@ -14,6 +15,7 @@ RETIRING = (
         "raised = dialect.raise_floor(page.fence)",
         "raised = dialect.raise_floor(0)",
         f"{TESTS}::test_fences_grow[threads-sqlite]",
+        dies_in="sqlite retired:",
     ),
     Mutant(
         "a-floor-that-falls",
@@ -22,6 +24,7 @@ RETIRING = (
         "WHERE excluded.fence > floor.fence",
         "",
         f"{TESTS}::test_the_floor_never_falls[threads-sqlite]",
+        dies_in="sqlite retired-later:",
     ),
     Mutant(
         "a-floor-that-falls-on-mariadb",
@@ -30,6 +33,7 @@ RETIRING = (
         "GREATEST(fence, VALUES(fence))",
         "VALUES(fence)",
         f"{TESTS}::test_the_floor_never_falls[threads-mariadb]",
+        dies_in="mariadb retired-later:",
     ),
     Mutant(
         "a-grant-below-the-floor",
@@ -38,6 +42,7 @@ RETIRING = (
         "VALUES (:name, {self.floor} + 1,",
         "VALUES (:name, 1,",
         f"{TESTS}::test_fences_grow[threads-sqlite]",
+        dies_in="sqlite retired:",
     ),
     Mutant(
         "a-grant-below-the-floor-on-postgresql",
@@ -46,6 +51,7 @@ RETIRING = (
         'FIRST_FENCE = "greatest(open.epoch, {floor}) + 1"',
         'FIRST_FENCE = "open.epoch + 1"',
         f"{TESTS}::test_fences_grow[threads-postgresql]",
+        dies_in="postgresql retired:",
     ),
     Mutant(
         "a-new-row-below-the-floor-on-mariadb",
@@ -54,6 +60,7 @@ RETIRING = (
         "SET fence = floor",
         "SET fence = 0",
         f"{TESTS}::test_fences_grow[threads-mariadb]",
+        dies_in="mariadb retired:",
     ),
     Mutant(
         "a-row-below-the-floor",
@@ -62,6 +69,7 @@ RETIRING = (
         "SELECT :name, {self.floor}",
         "SELECT :name, 0",
         f"{TESTS}::test_fences_grow[threads-sqlite]",
+        dies_in="sqlite retired-later:",
     ),
     Mutant(
         "a-row-below-the-floor-on-postgresql",
@@ -70,6 +78,7 @@ RETIRING = (
         "SELECT %(name)s, {self.floor}",
         "SELECT %(name)s, 0",
         f"{TESTS}::test_fences_grow[threads-postgresql]",
+        dies_in="postgresql retired-later:",
     ),
     Mutant(
         "a-floor-of-before-the-row-was-deleted",
@@ -78,6 +87,7 @@ RETIRING = (
         "WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)",
         "WHERE true",
         "tests/faults/test_retiring.py::test_a_row_is_deleted_while_another_is_made",
+        beyond="between the snapshot of one statement and its INSERT",
     ),
     Mutant(
         "a-held-name-is-retired",
@@ -86,6 +96,7 @@ RETIRING = (
         'f"OR expires_at < {self.ago} AND acquired_at < {self.ago})"',
         'f"OR expires_at > {self.ago})"',
         f"{TESTS}::test_what_is_used_stays[threads-sqlite]",
+        dies_in="sqlite retired:",
     ),
     Mutant(
         "a-name-with-a-queue-is-retired",
@@ -94,6 +105,7 @@ RETIRING = (
         '"waiters IS NULL AND (expires_at IS NULL "',
         '"(expires_at IS NULL "',
         f"{TESTS}::test_a_name_with_a_queue_stays[threads-sqlite]",
+        beyond="who stands in a queue takes a free name long before it is idle, or is dead",
     ),
     Mutant(
         "a-locked-name-is-waited-for",
@@ -102,6 +114,7 @@ RETIRING = (
         "FOR UPDATE SKIP LOCKED",
         "",
         f"{TESTS}::test_a_name_that_is_locked_stays[threads-postgresql]",
+        dies_in="postgresql retired-beside-waiters:",
     ),
     Mutant(
         "a-guarded-name-is-retired",
@@ -110,6 +123,7 @@ RETIRING = (
         "IF NOT busy THEN",
         "IF TRUE THEN",
         f"{TESTS}::test_a_guarded_name_stays[threads-mariadb]",
+        beyond="a transaction that is open for longer than a name has to be unused",
     ),
     Mutant(
         "a-guard-stays-behind",
@@ -118,6 +132,7 @@ RETIRING = (
         "DELETE FROM {self.guard_table} WHERE lock_name = one;",
         "",
         f"{TESTS}::test_what_is_not_used_goes[threads-mariadb]",
+        beyond=reasons.COST,
     ),
     Mutant(
         "a-row-is-waited-for-that-its-waiter-keeps-away",
@@ -126,5 +141,6 @@ RETIRING = (
         "if not dialect.refusal_holds or dialect.one_writer:",
         "if True:",
         "tests/simulation/test_found.py::test_it_is_mended",
+        dies_in="mariadb retired-beside-users: a.create#1<+0.05",
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 SECRETS_TESTS = "tests/contract/test_secrets.py"
@@ -16,6 +17,7 @@ SECRETS = (
         "self.owner,",
         "f'{self.owner} {self.token}',",
         f"{SECRETS_TESTS}::test_nobody_else_is_given_a_token[threads-postgresql]",
+        beyond=reasons.TEXT,
     ),
     Mutant(
         "token-in-a-drivers-log",
@@ -24,6 +26,7 @@ SECRETS = (
         'return f"<Query {self.sql!r}>"',
         'return f"<Query {self.sql!r} {self.params!r}>"',
         f"{SECRETS_TESTS}::test_nobody_else_is_given_a_token[asyncio-sqlite]",
+        beyond=reasons.TEXT,
     ),
     Mutant(
         "token-in-an-error",
@@ -72,6 +75,7 @@ SECRETS = (
         'holder = printable(self.owner or "an unnamed holder")',
         'holder = self.owner or "an unnamed holder"',
         f"{SECRETS_TESTS}::test_nothing_in_a_label_is_raw_where_people_read_it[threads-sqlite]",
+        beyond=reasons.TEXT,
     ),
     Mutant(
         "label-raw-in-a-cycle",
@@ -80,5 +84,6 @@ SECRETS = (
         "is held by {printable(holder.owner)}",
         "is held by {holder.owner}",
         f"{SECRETS_TESTS}::test_a_label_in_a_cycle[threads-postgresql]",
+        beyond=reasons.TEXT,
     ),
 )

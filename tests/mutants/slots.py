@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 TESTS = "tests/contract/test_semaphore.py"
@@ -22,6 +23,7 @@ SLOTS = (
         "WHERE lock_name = {slot} AND {self.anybodys}",
         "WHERE lock_name = {slot}",
         f"{TESTS}::test_no_more_than_the_limit[threads-postgresql]",
+        dies_in="postgresql one-slot:",
     ),
     Mutant(
         "a-plan-that-takes-several-slots",
@@ -36,6 +38,7 @@ SLOTS = (
             ) AS free LIMIT 1
         ) AS mine WHERE l.ctid = mine.ctid""",
         "tests/faults/test_semaphore.py::test_one_slot_is_taken_whatever_the_plan",
+        beyond="which plan the server makes",
     ),
     Mutant(
         "a-held-slot-is-taken-on-sqlite",
@@ -44,6 +47,7 @@ SLOTS = (
         "AND {self.anybodys} LIMIT 1",
         "LIMIT 1",
         f"{TESTS}::test_no_more_than_the_limit[threads-sqlite]",
+        dies_in="sqlite one-slot:",
     ),
     Mutant(
         "a-busy-slot-ends-the-search-on-mariadb",
@@ -52,6 +56,7 @@ SLOTS = (
         "IF taken AND ROW_COUNT() > 0 THEN",
         "IF ROW_COUNT() <> 7 THEN",
         f"{TESTS}::test_a_slot_under_a_guard_is_not_taken[threads-mariadb]",
+        beyond=reasons.GUARDED_SLOT,
     ),
     Mutant(
         "a-slot-of-before-is-taken-from-its-holder",
@@ -60,6 +65,7 @@ SLOTS = (
         "AND {FREE} AND",
         "AND",
         f"{TESTS}::test_a_slot_of_before_that_another_has[threads-postgresql]",
+        dies_in="postgresql slots-of-before:",
     ),
     Mutant(
         "a-slot-of-before-is-taken-from-its-holder-on-mariadb",
@@ -68,6 +74,7 @@ SLOTS = (
         "{self.anybodys} AND {self.admits}",
         "{self.admits}",
         f"{TESTS}::test_a_slot_of_before_that_another_has[threads-mariadb]",
+        dies_in="mariadb slots-of-before:",
     ),
     Mutant(
         "a-slot-of-before-is-taken-from-its-holder-on-sqlite",
@@ -76,6 +83,7 @@ SLOTS = (
         "lock_name = :slot AND {self.anybodys}",
         "lock_name = :slot",
         f"{TESTS}::test_a_slot_of_before_that_another_has[threads-sqlite]",
+        dies_in="sqlite slots-of-before:",
     ),
     Mutant(
         "a-slot-of-before-is-taken-from-who-waits",
@@ -84,6 +92,7 @@ SLOTS = (
         "AND {self.admits}",
         "",
         f"{TESTS}::test_a_slot_of_before_is_not_taken_from_who_waits[threads-postgresql]",
+        dies_in="postgresql slots-of-before:",
     ),
     Mutant(
         "a-slot-of-before-whatever-the-limit-on-mariadb",
@@ -92,6 +101,7 @@ SLOTS = (
         "{self.anybodys} AND {self.admits}",
         "{self.anybodys}",
         f"{TESTS}::test_a_slot_of_before_is_not_above_the_limit[threads-mariadb]",
+        dies_in="mariadb slots-of-before:",
     ),
     Mutant(
         "a-slot-of-before-above-the-limit",
@@ -108,6 +118,7 @@ SLOTS = (
         "waiters IS NULL AND ",
         "",
         "tests/waiting/test_queue.py::test_nobody_overtakes_who_waits_for_a_slot_by_its_name",
+        beyond="who waits for a slot by its name; a test of the queue tells",
     ),
     Mutant(
         "a-busy-slot-of-before-is-the-only-try",
@@ -116,6 +127,7 @@ SLOTS = (
         "if failure.fault not in UNDONE:",
         "if failure.fault is not None:",
         f"{TESTS}::test_a_slot_of_before_under_a_guard_is_not_taken[threads-mariadb]",
+        beyond=reasons.GUARDED_SLOT,
     ),
     Mutant(
         "a-slot-of-before-without-its-fence-is-refused",
@@ -125,6 +137,7 @@ SLOTS = (
         "query.read",
         "tests/waiting/test_server_wait_grant.py::"
         "test_what_a_trigger_of_the_users_tells_is_no_fence_of_a_slot",
+        beyond="a trigger of the user's on the table",
     ),
     Mutant(
         "any-limit-will-do",
@@ -133,6 +146,7 @@ SLOTS = (
         "= {value}",
         "<> ''",
         f"{TESTS}::test_another_limit_is_refused[threads-sqlite]",
+        dies_in="sqlite slots-resized:",
     ),
     Mutant(
         "the-turnstile-is-not-respected",
@@ -141,6 +155,7 @@ SLOTS = (
         "NOT {self.anybodys} AND (token",
         "false AND (token",
         f"{TESTS}::test_the_turnstile_is_a_name[threads-sqlite]",
+        beyond="in which order slots are had; the contract's tests tell",
     ),
     Mutant(
         "no-slot-is-made-beside-a-guarded-one",
@@ -149,6 +164,7 @@ SLOTS = (
         "if rowless is not None:",
         "if rowless is not None and not self.seen.position.free:",
         f"{TESTS}::test_a_slot_under_a_guard_is_not_taken[threads-postgresql]",
+        beyond=reasons.GUARDED_SLOT,
     ),
     Mutant(
         "a-slot-that-was-found-has-no-name",
@@ -157,6 +173,7 @@ SLOTS = (
         "self.request.name = self.name if mine is None else mine.name",
         "self.request.name = self.name",
         "tests/faults/test_semaphore.py::test_a_lost_reply_is_settled[postgresql-threads-Lose.REPLY]",
+        beyond="what is given up runs out: it costs the others a slot for its TTL",
     ),
     Mutant(
         "an-interrupted-try-keeps-its-slot",
@@ -173,6 +190,7 @@ SLOTS = (
         "waited.callback(turnstile.give_up)",
         "pass",
         f"{TESTS}::test_a_wait_that_ends_leaves_nothing[threads-sqlite]",
+        dies_in="sqlite one-slot:",
     ),
     Mutant(
         "a-thread-waits-for-its-own-slots",
@@ -189,6 +207,7 @@ SLOTS = (
         "if stored is not None and stored != self.limit:",
         "if stored is not None and stored > self.limit:",
         f"{TESTS}::test_another_limit_is_refused[threads-sqlite]",
+        dies_in="sqlite slots-resized:",
     ),
     Mutant(
         "a-leader-s-value-is-a-limit",
@@ -197,6 +216,7 @@ SLOTS = (
         " AND fence = 0)",
         ")",
         f"{TESTS}::test_the_name_of_an_election[threads-sqlite-over-2]",
+        beyond=reasons.TWO_KINDS,
     ),
     Mutant(
         "a-leader-s-value-is-seen-as-a-limit",
@@ -205,6 +225,7 @@ SLOTS = (
         "CASE WHEN fence = 0 THEN value ELSE '0' END",
         "value",
         f"{TESTS}::test_the_name_of_an_election[threads-sqlite-leading-5]",
+        beyond=reasons.TWO_KINDS,
     ),
     Mutant(
         "a-limit-replaces-a-value",
@@ -213,6 +234,7 @@ SLOTS = (
         "WHERE {self.value_table}.fence = 0",
         "",
         f"{TESTS}::test_the_name_of_an_election[threads-sqlite-leading-five]",
+        beyond=reasons.TWO_KINDS,
     ),
     Mutant(
         "a-limit-replaces-a-value-on-mariadb",
@@ -221,5 +243,6 @@ SLOTS = (
         "UPDATE value = IF(fence = 0, VALUES(value), value)",
         "UPDATE value = VALUES(value)",
         f"{TESTS}::test_the_name_of_an_election[threads-mariadb-leading-five]",
+        beyond=reasons.TWO_KINDS,
     ),
 )

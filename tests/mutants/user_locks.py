@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 WAITS = "tests/waiting/test_server_wait.py"
@@ -22,6 +23,7 @@ USER_LOCKS = (
         "state.shared",
         "False",
         f"{NOT_OVERTAKEN}[threads-mariadb-True-unhurried]",
+        beyond=reasons.ORDER_OF_WAITERS,
     ),
     Mutant(
         "readers-do-not-wait-for-those-in-the-server",
@@ -30,6 +32,7 @@ USER_LOCKS = (
         "self.deadline.elapsed < self.patient",
         "False",
         f"{NOT_OVERTAKEN}[threads-mariadb-False-unhurried]",
+        beyond=reasons.ORDER_OF_WAITERS,
     ),
     Mutant(
         "the-user-lock-is-kept-without-the-row",
@@ -87,6 +90,7 @@ USER_LOCKS = (
         "self.waiter.piece(self.deadline.within(patience), self.deadline.now)",
         "self.waiter.piece(patience, self.deadline.now)",
         f"{WAITS}::test_the_deadline_is_kept_in_the_server[threads]",
+        dies_in="mariadb short-wait:",
     ),
     Mutant(
         "unavailable-without-a-user-lock",
@@ -95,6 +99,7 @@ USER_LOCKS = (
         "yield from self._end_wait(failure)",
         "raise",
         f"{WAITS}::test_no_connection_is_left_for_it",
+        dies_in="mariadb beside-two-without-gates:",
     ),
     Mutant(
         "waits-in-the-server-past-the-expiry",
@@ -103,6 +108,7 @@ USER_LOCKS = (
         "patience = min(patience, state.remaining)",
         "pass",
         f"{FOUND}[who waits at the gate of one that is stopped does not see its lease run out]",
+        dies_in="mariadb three: b.grant#3!pause:9",
     ),
     Mutant(
         "user-locks-without-end",

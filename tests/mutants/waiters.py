@@ -19,6 +19,7 @@ WAITERS = (
         "if _came(one) < _came(last)",
         "if _came(one) > _came(last) and False",
         f"{CYCLES}::test_one_of_a_cycle_is_told[threads-sqlite-leases]",
+        dies_in="sqlite both-orders:",
     ),
     Mutant(
         "all-are-victims",
@@ -27,6 +28,7 @@ WAITERS = (
         "if _came(one) < _came(last)",
         "if one.id != victim",
         f"{VICTIMS}::test_each_cycle_has_one_victim",
+        dies_in="sqlite both-orders:",
     ),
     Mutant(
         "a-hold-of-earlier-is-believed",
@@ -35,6 +37,7 @@ WAITERS = (
         "waiter.name in holder.holds and holder.holds[waiter.name] == waiter.fence",
         "waiter.name in holder.holds",
         f"{CYCLES}::test_what_a_waiter_is_said_to_hold[threads-sqlite]",
+        dies_in="model of-before:",
     ),
     Mutant(
         "the-expired-are-believed",
@@ -43,6 +46,7 @@ WAITERS = (
         'WHERE w.holds IS NOT NULL AND {self._lasts("w")}',
         "WHERE w.holds IS NOT NULL",
         f"{CYCLES}::test_what_a_waiter_is_said_to_hold[threads-sqlite]",
+        dies_in="postgresql dead-wait:",
     ),
     Mutant(
         "who-holds-hides-behind-others",
@@ -51,6 +55,7 @@ WAITERS = (
         "if not holds and not self._stands_out and not self._is_seen():",
         "if not self._stands_out and not self._is_seen():",
         f"{CYCLES}::test_behind_others_of_the_program[threads-sqlite]",
+        dies_in="sqlite behind-others:",
     ),
     Mutant(
         "no-look-during-a-row-locks-wait",
@@ -59,6 +64,7 @@ WAITERS = (
         "longest.append(self.waiter.piece(self.left, self.deadline.now))",
         "",
         f"{CYCLES}::test_one_of_a_cycle_is_told[threads-postgresql-rows]",
+        dies_in="model row-in-both-orders: b.list_blocked#1!promote:1",
     ),
     Mutant(
         "a-waiters-row-stays",
@@ -67,6 +73,7 @@ WAITERS = (
         "yield from retry(query, LEAVING, now, PASSING | {Fault.DISCONNECTED})",
         "pass",
         f"{SEEN}::test_who_waits_is_shown[threads-sqlite-lease]",
+        dies_in="sqlite given-back-while-renewed:",
     ),
     Mutant(
         "an-interrupted-waiters-row-stays",
@@ -75,6 +82,7 @@ WAITERS = (
         "database.withdraw(waiter)",
         "pass",
         f"{SEEN}::test_an_interrupted_wait_leaves_no_trace[threads-sqlite-lease]",
+        dies_in="model dropped-handle: b.sweep#1!interrupt",
     ),
     Mutant(
         "the-killed-stay",
@@ -83,6 +91,7 @@ WAITERS = (
         "reply = yield Execute(self.dialect.sweep())",
         "pass",
         f"{SEEN}::test_what_the_killed_left_goes_with_time[threads-sqlite]",
+        dies_in="sqlite killed-waiters:",
     ),
     Mutant(
         "each-of-a-process-writes",
@@ -91,6 +100,7 @@ WAITERS = (
         "self.caller.seen.setdefault(key, self) is not self",
         "False",
         f"{SEEN}::test_one_of_a_program_is_shown_after_the_other[threads-sqlite-lease]",
+        dies_in="sqlite threads-waiting-long:",
     ),
     Mutant(
         "written-at-once",
@@ -99,5 +109,6 @@ WAITERS = (
         "if now < self.next:",
         "if False:",
         f"{SEEN}::test_a_short_wait_writes_nothing[threads-sqlite-lease]",
+        dies_in="model anothers:",
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 QUEUE, LEAVING = "tests/waiting/test_queue.py", "tests/waiting/test_leaving.py"
@@ -31,6 +32,7 @@ CALLS = (
         "attempt.joins_next = wait != 0 and",
         "attempt.joins_next = False and",
         f"{JOINING}::test_a_refused_caller_joins_the_queue_without_a_look[threads-postgresql-False]",
+        beyond=reasons.COST,
     ),
     Mutant(
         "nothing-is-known-of-a-name-that-was-not-joined",
@@ -40,6 +42,7 @@ CALLS = (
         "self.joins",
         f"{JOINING}::test_a_wait_that_is_too_short_to_join_says_who_holds_the_name"
         "[threads-postgresql-False]",
+        beyond=reasons.TEXT,
     ),
     Mutant(
         "a-release-waits-for-those-who-only-ask",
@@ -64,6 +67,7 @@ CALLS = (
         'call.extra.decode("ascii", "replace")',
         "call.extra.decode()",
         f"{STRANGERS}::test_bytes_that_are_no_text_are_nothing[threads]",
+        beyond=reasons.ENCODING,
     ),
     Mutant(
         "strangers-are-translated",
@@ -72,6 +76,7 @@ CALLS = (
         "set_config('client_encoding', 'SQL_ASCII', false)",
         "true",
         f"{STRANGERS}::test_bytes_that_are_no_text_are_nothing[threads]",
+        beyond=reasons.ENCODING,
     ),
     Mutant(
         "looks-whenever-called",
@@ -88,6 +93,7 @@ CALLS = (
         "SELECT {_TOLD}",
         "SELECT NULL",
         f"{PASSING}::test_a_guarded_hold_is_not_passed_on[threads]",
+        dies_in="postgresql forced:",
     ),
     Mutant(
         "overtaking",
@@ -96,6 +102,7 @@ CALLS = (
         "self.is_available(self.earlier)",
         "self.is_available('0')",
         f"{QUEUE}::test_nobody_overtakes",
+        dies_in="postgresql dying-holders: b.take#1+0.05",
     ),
     Mutant(
         "overtaking-by-who-had-it",
@@ -104,6 +111,7 @@ CALLS = (
         "waiters IS NULL AND ",
         "",
         f"{QUEUE}::test_nobody_overtakes",
+        dies_in="postgresql busy-worker: b.select#1!lost",
     ),
     Mutant(
         "overtaking-on-mariadb",
@@ -112,6 +120,7 @@ CALLS = (
         "({LAST} + {self.taken_elsewhere})",
         "{self.taken_elsewhere}",
         f"{FAIR}::test_nobody_overtakes_and_nobody_stays[mariadb]",
+        dies_in="mariadb fair-trio:",
     ),
     Mutant(
         "mariadb-has-no-user-locks",
@@ -120,6 +129,7 @@ CALLS = (
         "can_wait_in_server = True",
         "can_wait_in_server = False",
         f"{MARIAS}::test_one_asks_and_the_server_wakes_the_others_in_their_order[threads]",
+        beyond=reasons.COST,
     ),
     Mutant(
         "newcomers-come-first-on-mariadb",
@@ -128,6 +138,7 @@ CALLS = (
         "({LAST} + {self.taken_elsewhere})",
         "{LAST}",
         f"{MARIAS}::test_who_only_comes_now_is_held_up_for_a_moment",
+        beyond="how soon, not whether: who is overtaken stands in the queue then",
     ),
     Mutant(
         "granted-by-halves-on-mariadb",
@@ -148,6 +159,7 @@ CALLS = (
             'return self.take_row(name, changes, "TRUE")'
         ),
         f"{MARIA_GRANT}::test_who_lets_the_user_lock_go_while_it_is_looked_at",
+        dies_in="mariadb fair-trio:",
     ),
     Mutant(
         "one-user-lock-for-all-databases",
@@ -156,6 +168,7 @@ CALLS = (
         "CONCAT_WS('/', %(user_lock)s, DATABASE()))\"",
         '%(user_lock)s)"',
         f"{MARIAS}::test_another_database_has_user_locks_of_its_own",
+        dies_in="mariadb another-database:",
     ),
     Mutant(
         "a-name-given-back-keeps-its-user-lock",
@@ -164,6 +177,7 @@ CALLS = (
         "DO RELEASE_LOCK({USER_LOCK});",
         "",
         f"{MARIA_ENDS}::test_one_statement_lets_the_name_go_and_its_user_lock",
+        dies_in="mariadb passed-for-long:",
     ),
     Mutant(
         "fair-waits-in-the-server",
@@ -172,6 +186,7 @@ CALLS = (
         "can_wait_in_server and policy.endless and not fair",
         "can_wait_in_server and policy.endless",
         f"{MARIAS}::test_none_for_who_keeps_the_order_counts_its_tries_or_does_not_wait",
+        dies_in="mariadb beside-two:",
     ),
     Mutant(
         "counted-tries-wait-in-the-server",
@@ -180,6 +195,7 @@ CALLS = (
         "can_wait_in_server and policy.endless and not fair",
         "can_wait_in_server and not fair",
         f"{MARIAS}::test_none_for_who_keeps_the_order_counts_its_tries_or_does_not_wait",
+        dies_in="mariadb short-wait:",
     ),
     Mutant(
         "a-stale-user-lock-is-waited-for",
@@ -188,6 +204,7 @@ CALLS = (
         "patience = min(patience, dialect.grace)",
         "pass",
         f"{MARIAS}::test_a_stale_user_lock_keeps_the_name_from_nobody",
+        dies_in="mariadb three: b.wait_in_server#1!pause:9",
     ),
     Mutant(
         "any-number-of-user-locks-at-once",
@@ -212,6 +229,7 @@ CALLS = (
         "WHERE {self.is_available(LAST)}",
         "WHERE {self.is_available('0')}",
         f"{FAIR}::test_nobody_overtakes_and_nobody_stays[sqlite]",
+        dies_in="sqlite fair-trio:",
     ),
     Mutant(
         "standing-aside",
@@ -220,6 +238,7 @@ CALLS = (
         "look = tired or (self.fair and self.number > 0)",
         "look = False",
         f"{FAIR}::test_in_the_order_of_arrival[mariadb]",
+        dies_in="sqlite beside-one:",
     ),
     Mutant(
         "last-in-first-out",
@@ -228,6 +247,7 @@ CALLS = (
         "array_append({_ALIVE}, %(entry)s)",
         "array_prepend(%(entry)s, {_ALIVE})",
         f"{QUEUE}::test_a_release_calls_the_next_in_the_order_of_arrival",
+        dies_in="postgresql in-order:",
     ),
     Mutant(
         "gives-up-and-stays",
@@ -236,6 +256,7 @@ CALLS = (
         "prevented = yield from leave(dialect, request, deadline.now)",
         "prevented = None",
         f"{QUEUE}::test_who_gives_up_leaves_no_trace_and_takes_no_call_along",
+        dies_in="model row-in-both-orders:",
     ),
     Mutant(
         "interrupted-and-stays",
@@ -244,6 +265,7 @@ CALLS = (
         "yield from leave(dialect, request, now)",
         "yield from ()",
         f"{LEAVING}::test_ctrl_c",
+        dies_in="model dropped-handle: b.sweep#1!interrupt",
     ),
     Mutant(
         "refused-whatever-it-left",
@@ -252,6 +274,7 @@ CALLS = (
         "if prevented is not None:",
         "if False:",
         FOUND,
+        dies_in="model outage: b.sweep#1!unanswered",
     ),
     Mutant(
         "refused-and-in-the-queue",
@@ -260,6 +283,7 @@ CALLS = (
         "return (yield from _left_behind(dialect, request, failure))",
         "return None",
         FOUND,
+        dies_in="model outage: b.sweep#1!unanswered",
     ),
     Mutant(
         "refused-and-passed-the-name",
@@ -268,6 +292,7 @@ CALLS = (
         "if not (yield from _has(dialect, request.name, request.token, now)):",
         "if True:",
         FOUND,
+        dies_in="postgresql passed-by: b.leave#2<+1.7",
     ),
     Mutant(
         "unreturned-and-forgotten",
@@ -276,6 +301,7 @@ CALLS = (
         "request.unreturned.append(one)",
         "pass",
         FOUND,
+        dies_in="model outage: b.grant#1<+8 a.look_around#1<+0.05",
     ),
     Mutant(
         "in-the-queue-without-having-joined",
@@ -284,6 +310,7 @@ CALLS = (
         "if failure.fault in _ELSEWHERE:",
         "if False:",
         FOUND,
+        dies_in="model outage: b.grant#1<+8",
     ),
     Mutant(
         "leaves-if-that-is-to-be-had",
@@ -292,6 +319,7 @@ CALLS = (
         "retry(left, dialect.timing.leaving, now, AWAY | PASSING)",
         "retry(left, 0.0, now, AWAY)",
         f"{LEAVING}::test_while_others_are_at_the_row[threads]",
+        dies_in="sqlite guarded-late: b.register#1!interrupt",
     ),
     Mutant(
         "a-ghost-that-is-vouched-for",
@@ -300,6 +328,7 @@ CALLS = (
         "yield Disown(tuple(request.tickets))",
         "",
         f"{LEAVING}::test_who_cannot_leave_is_disowned[then released-threads]",
+        dies_in="postgresql passed-by:",
     ),
     Mutant(
         "the-dead-keep-newcomers-out",
@@ -308,6 +337,7 @@ CALLS = (
         "AS entry WHERE {THERE})",
         "AS entry)",
         f"{LEAVING}::test_who_cannot_leave_is_disowned[released-threads]",
+        dies_in="postgresql dead-alone:",
     ),
     Mutant(
         "nobody-queues-behind-a-pooler",
@@ -316,6 +346,7 @@ CALLS = (
         "TIRED = 0.02",
         "TIRED = 3600.0",
         f"{STARVING}::test_behind_a_pooler",
+        dies_in="sqlite beside-one:",
     ),
     Mutant(
         "as-many-user-locks-for-a-hot-name",
@@ -332,6 +363,7 @@ CALLS = (
         "self.lock.open = self.lock.open and failure.fault in UNDONE",
         "pass",
         f"{STARVING}::test_who_gets_no_user_lock",
+        dies_in="mariadb beside-two-without-gates:",
     ),
     Mutant(
         "outranked-for-ever-with-the-user-lock",
@@ -340,6 +372,7 @@ CALLS = (
         "return overtaken or self._for_readers or not self.lock.open",
         "return self._for_readers or not self.lock.open",
         f"{STARVING}::test_who_has_the_user_lock_while_others_queue",
+        dies_in="mariadb beside-two:",
     ),
     Mutant(
         "two-tickets-of-one",
@@ -348,6 +381,7 @@ CALLS = (
         "WHEN {POSITION} IS NULL THEN",
         "WHEN true THEN",
         f"{QUEUE}::test_who_can_be_called_at_last_keeps_its_place_and_no_other[threads]",
+        dies_in="postgresql kept: b.connect#2!lost",
     ),
     Mutant(
         "read-by-who-does-not-wait",
@@ -364,6 +398,7 @@ CALLS = (
         "AS entry WHERE NOT ({_WITH_ME}) AND {THERE})",
         "AS entry WHERE NOT ({_WITH_ME}))",
         f"{LEAVING}::test_the_dead_cost_nothing_when_a_holder_dies_too",
+        dies_in="postgresql dead-in-front:",
     ),
     Mutant(
         "an-earlier-version-s-release-keeps-the-name",
@@ -372,6 +407,7 @@ CALLS = (
         "token IS NULL AND expires_at > clock_timestamp() OR",
         "",
         f"{LEAVING}::test_released_by_an_earlier_version",
+        dies_in="postgresql freed-by-a-version-before:",
     ),
     Mutant(
         "a-lost-listener-goes-unnoticed",
@@ -412,6 +448,7 @@ CALLS = (
         "if connection.session.server != server:",
         "if False:",
         f"{AWAY}::test_a_listener_of_another_server_is_not_listened_to",
+        dies_in="model hand-off: b.join#1!promote",
     ),
     Mutant(
         "refused-for-not-being-seen",
@@ -420,6 +457,7 @@ CALLS = (
         "if failure.fault in NEVER:",
         "if failure.fault in NEVER:\n    raise",
         f"{AWAY}::test_no_right_to_be_seen_is_no_refusal",
+        dies_in="model unseen:",
     ),
     Mutant(
         "a-dead-first",
@@ -436,6 +474,7 @@ CALLS = (
         "if not held.term.over(now - _age(state)):",
         "if False:",
         "tests/contract/test_loss.py::test_released_by_force_and_taken_by_who_waits",
+        dies_in="sqlite forced-long:",
     ),
     Mutant(
         "the-clock-of-who-is-told-late",
@@ -444,6 +483,7 @@ CALLS = (
         "if not held.term.over(now - _age(state)):",
         "if not held.term.over(now):",
         "tests/protocol/test_losing.py",
+        dies_in="model told-late: a.look#1<+2.3",
     ),
     Mutant(
         "joining-is-a-try-of-its-own",
@@ -452,5 +492,6 @@ CALLS = (
         "return (yield from self._once(ticket, ask))",
         "return False, None",
         "tests/protocol/test_acquire.py",
+        dies_in="model counted-tries: b.join#1+0.05",
     ),
 )

@@ -1,12 +1,11 @@
 """What the protocols ask a database for, step by step: a page for each database, kept in `traces`.
 
-The pages are to be read where the protocols are changed: they say what changed. They are written
-anew with ``DBLOCK_TEST_TRACES=1``.
+If you change a protocol, write the pages again (``python -m tests.golden traces``), and read the
+change.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -692,12 +691,14 @@ def page(kind: str) -> str:
     return "\n".join(paragraphs())
 
 
+def pages() -> dict[Path, str]:
+    return {PAGES / f"{kind}.txt": page(kind) for kind in EVERY}
+
+
 @pytest.mark.parametrize("kind", EVERY)
 def test_what_is_asked_for(kind: str) -> None:
     file, found = PAGES / f"{kind}.txt", page(kind)
-    if os.environ.get("DBLOCK_TEST_TRACES"):
-        file.write_text(found)
-    assert found.splitlines() == file.read_text().splitlines()
+    assert found.splitlines() == file.read_text().splitlines(), "see python -m tests.golden traces"
 
 
 @pytest.mark.parametrize("kind", EVERY)

@@ -75,7 +75,7 @@ def work(task: Task, *, most: int = 1) -> Tally:
 
 def line(store: str, scenario: str, outcome: Outcome) -> str:
     """What to paste to have a run again."""
-    return f"{store} {scenario}: {outcome.schedule}"
+    return f"{store} {scenario}: {outcome.schedule}".rstrip()
 
 
 def replay(text: str) -> Outcome:

@@ -122,7 +122,7 @@ def explore(stores: Sequence[str], seconds: float) -> list[Reaching]:
                 if time.monotonic() > end:
                     break
     random.shuffle(found)
-    found.sort(key=lambda one: not one.line.endswith(": "))  # those without a change at first
+    found.sort(key=lambda one: not one.line.endswith(":"))  # those without a change at first
     return found
 
 

@@ -1,7 +1,8 @@
 """Which of the mutants the simulation kills by itself: ``python -m tests.simulation.teeth``.
 
 Each mutant is planted in memory, in a process forked before dblock was imported, so that it costs
-no more than importing dblock.
+no more than importing dblock. Its ``dies_in`` is the schedule that it does not survive: a search
+writes it. A mutant that no schedule can show says why, as ``beyond``: no search looks for it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from types import ModuleType
@@ -23,6 +24,7 @@ from typing import NamedTuple
 
 from tests.mutants.code import Code
 from tests.mutants.mutant import Mutant
+from tests.mutants.recording import record
 from tests.simulation.folder import prepared
 from tests.simulation.reached import ROOT, Reaching, about, dump, explore, load
 
@@ -132,7 +134,7 @@ def _shortest(line: str) -> str:
     from tests.simulation.scenarios import SCENARIOS
 
     store, scenario = line.partition(":")[0].split()
-    if line.endswith(": "):
+    if line.endswith(":"):
         return line
     search = Search(SCENARIOS[scenario], store_of(store))
     return line_of(store, scenario, search.shrink(replay(line)))
@@ -159,21 +161,12 @@ def _before(moment: float) -> Callable[[], bool]:
     return lambda: time.monotonic() < moment
 
 
-#: A line for each mutant that dies: its name, and the schedule that it does not survive.
-LINES = Path(__file__).with_name("teeth.txt")
 #: What dblock stands on, imported once for all.
 _GROUND = (
     *("sqlalchemy", "sqlalchemy.orm", "sqlalchemy.dialects.sqlite", "alembic.command"),
     *("sqlalchemy.dialects.postgresql.psycopg", "sqlalchemy.dialects.mysql.pymysql"),
     *("psycopg", "pymysql", "greenlet", "tenacity", "sqlite3", "tests.mutants.catalogue"),
 )
-
-
-def read_lines() -> dict[str, str]:
-    if not LINES.exists():
-        return {}
-    found = (text.split(": ", 1) for text in LINES.read_text().splitlines())
-    return dict(found)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -187,7 +180,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-j", metavar="N", type=int, default=2, help="so many at a time")
     parser.add_argument("--store", action="append", help="search on these only")
     parser.add_argument(
-        "--search", type=float, metavar="S", help="look for a schedule, so many seconds a mutant"
+        "--search",
+        type=float,
+        metavar="S",
+        help="look for a schedule, so many seconds a mutant, and write it into the mutant's source",
     )
     parser.add_argument(
         "--explore",
@@ -202,31 +198,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         importlib.import_module(name)
     from tests.mutants.catalogue import CATALOGUE
 
-    code, lines, fork = Code(ROOT), read_lines(), multiprocessing.get_context("fork")
+    code, fork = Code(ROOT), multiprocessing.get_context("fork")
     began, survivors = time.monotonic(), []
-    chosen = [
-        mutant
+    chosen = {
+        mutant.name: mutant
         for mutant in CATALOGUE
         if re.search(options.k, mutant.name)
         and re.search(options.within, code.find(mutant.where)[0].file)
-        and (options.search or mutant.name in lines)
-    ]
+        and (mutant.dies_in or (options.search and not mutant.beyond))
+    }
     with prepared():
         known = _known(options) if options.search else []
-        tasks = (_task(mutant, code, lines, known, options.search) for mutant in chosen)
+        tasks = (_task(mutant, code, known, options.search) for mutant in chosen.values())
         with fork.Pool(options.j, maxtasksperchild=1) as pool, fork.Pool(1) as without:
             for name, line, seconds in pool.imap_unordered(attempt, tasks, 1):
                 word = "killed" if line else "SURVIVED"
                 if line and without.apply(fails, (line,)):
                     word, line = f"FAILS WITHOUT {line}", None
                 print(f"{word:9} {name} ({seconds:.1f} s) {line or ''}", flush=True)
-                lines.pop(name, None)
                 if line is None:
                     survivors.append(name)
-                else:
-                    lines[name] = line
-                if options.search:
-                    LINES.write_text("".join(f"{one}: {lines[one]}\n" for one in sorted(lines)))
+                if options.search and line != chosen[name].dies_in:
+                    record(name, line)
     took = time.monotonic() - began
     print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutants were killed in {took:.0f} s.")
     return 1 if survivors and not options.search else 0
@@ -247,14 +240,11 @@ def _known(options: argparse.Namespace) -> list[Reaching]:
 def _task(
     mutant: Mutant,
     code: Code,
-    lines: Mapping[str, str],
     known: Sequence[Reaching],
     seconds: float | None,
 ) -> Task:
     file, text = mutant.plant(code)
-    return Task(
-        mutant.name, file, text, lines.get(mutant.name), about(file, text, known), seconds or 0.0
-    )
+    return Task(mutant.name, file, text, mutant.dies_in, about(file, text, known), seconds or 0.0)
 
 
 if __name__ == "__main__":

@@ -1,27 +1,34 @@
-"""Every mutant of the protocol and the statements dies in the simulation, or it is said why not."""
+"""Every mutant of the protocol and the statements dies in the simulation, or says why it cannot."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.code import Code
 from tests.simulation.reached import ROOT
-from tests.simulation.teeth import read_lines
+from tests.simulation.schedule import Schedule
 
-#: Mutants of which no schedule can tell, each with the reason.
-BEYOND = Path(__file__).with_name("beyond.txt")
+SEARCH = "python -m tests.simulation.teeth -k NAME --search 20, or write beyond="
 
 
-def test_all_are_told_of() -> None:
-    code, lines = Code(ROOT), read_lines()
-    beyond = dict(line.split(": ", 1) for line in BEYOND.read_text().splitlines())
-    places = {mutant.name: code.find(mutant.where)[0].file for mutant in CATALOGUE}
-    wanted = {
-        name
-        for name, file in places.items()
-        if file.startswith(("dblock/protocol/", "dblock/dialects/"))
-    }
-    assert wanted - lines.keys() - beyond.keys() == set(), "see python -m tests.simulation.teeth -h"
-    assert lines.keys() & beyond.keys() == set()
-    assert (lines.keys() | beyond.keys()) <= places.keys()
+def test_each_dies_in_a_schedule_or_is_beyond_the_simulation() -> None:
+    code = Code(ROOT)
+    undecided = [
+        mutant.name
+        for mutant in CATALOGUE
+        if code.file(mutant.where).startswith(("dblock/protocol/", "dblock/dialects/"))
+        and mutant.dies_in is None
+        and mutant.beyond is None
+    ]
+    assert undecided == [], SEARCH
+
+
+def test_none_is_both() -> None:
+    assert [mutant.name for mutant in CATALOGUE if mutant.dies_in and mutant.beyond] == []
+
+
+def test_each_schedule_can_be_read() -> None:
+    for mutant in CATALOGUE:
+        if mutant.dies_in is not None:
+            where, colon, schedule = mutant.dies_in.partition(":")
+            assert (len(where.split()), colon) == (2, ":"), mutant.name
+            assert str(Schedule.parse(schedule)) == schedule.strip(), mutant.name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,7 +17,6 @@ from tests.conftest import NewDatabase, find_or_skip
 from tests.contrib.serve.running import Running, token
 from tests.examples.browser import Browser
 from tests.support import LONG, Threads, eventually
-from tests.test_docs import ROOT
 
 #: Names that a page must not take for markup, in a row's text and in its attributes.
 MARKUP = (
@@ -125,8 +123,7 @@ def test_who_holds_who_waits_and_how_jobs_ended(
         eventually(lambda: row(browser, "report") != before)
         browser.find("#locks summary").send_keys(Keys.ENTER)
         shows(browser, "waiting one for")
-        if os.environ.get("DBLOCK_TEST_SCREENSHOT"):
-            browser.chrome.save_screenshot(ROOT / "docs" / "images" / "service.png")
+        browser.picture("service")
     eventually(lambda: row(browser, "report") == row(browser, "import") == "")
     shows(browser, "No process holds a lock.")
     threads.join()

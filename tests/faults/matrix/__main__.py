@@ -1,4 +1,4 @@
-"""``python -m tests.faults.matrix [KIND ...] [--publish]``: run the matrix and print it."""
+"""``python -m tests.faults.matrix [KIND ...]``: run the matrix and print it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.progress import track
 from tests.faults.matrix.expected import ROWS, Fault, Row
 from tests.faults.matrix.expected_of_kinds import ROWS_OF_KINDS
 from tests.faults.matrix.expected_of_waiting import rows_on
-from tests.faults.matrix.page import publish, table, text_of
+from tests.faults.matrix.page import table, text_of
 from tests.faults.matrix.site import KINDS, WAITED_ON, Outcome, Site
 
 Outcomes = dict[tuple[str, str, Fault], Outcome]
@@ -50,13 +50,9 @@ def report(kind: str, rows: Sequence[Row]) -> int:
 def main() -> int:
     parser = ArgumentParser(prog="python -m tests.faults.matrix", description=__doc__)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(WAITED_ON)}")
-    parser.add_argument("--publish", action="store_true", help="write docs/faults.md; run nothing")
     options = parser.parse_args()
     if unknown := set(options.kinds) - set(WAITED_ON):
         parser.error(f"no such kind of database: {', '.join(unknown)}")
-    if options.publish:
-        publish()
-        return 0
     kinds = options.kinds or WAITED_ON
     wrong = [report(kind, ROWS) for kind in kinds if kind in KINDS]
     wrong += [report(kind, rows_on(kind)) for kind in kinds]

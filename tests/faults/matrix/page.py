@@ -15,7 +15,7 @@ from tests.faults.matrix.expected_of_kinds import ROWS_OF_KINDS
 from tests.faults.matrix.expected_of_waiting import WAITING_ROWS
 
 PAGE = Path(__file__).parents[3] / "docs" / "faults.md"
-BEGIN = "<!-- The fault matrix: python -m tests.faults.matrix --publish -->\n"
+BEGIN = "<!-- The fault matrix: python -m tests.golden matrix -->\n"
 END = "<!-- The end of the fault matrix -->\n"
 WAITING = "And at the statements of waiters, and of the holder that passes a name on to them:\n"
 OTHERS = "And at the statements of the other kinds of locks:\n"
@@ -50,8 +50,8 @@ def published() -> str:
     return f"{BEGIN}\n{legend}\n{first}\n{WAITING}\n{second}\n{OTHERS}\n{third}\n{END}"
 
 
-def publish() -> None:
-    """Write the table into the page."""
+def pages() -> dict[Path, str]:
+    """Return the page with the table in it."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{published()}{after}")
+    return {PAGE: f"{before}{published()}{after}"}
