@@ -1,4 +1,4 @@
-"""What the slots of a semaphore are called."""
+"""The names of a semaphore's slots."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def slot_name(name: str, number: int) -> str:
 
 
 def is_slot(name: str, semaphore: str) -> bool:
-    """Return whether a name is that of a slot of a semaphore."""
+    """Return whether a name is a slot's name of a semaphore."""
     before, sign, number = name.rpartition("#")
     return sign == "#" and before == semaphore and number.isdecimal()
 
