@@ -115,10 +115,10 @@ class Locks:
         )
         lent = source is target
         runtime = self._runtime()
-        #: Of tables of the user's that counters count in.
+        #: The column types of the user's tables that have counters.
         self._types: Types = WeakKeyDictionary()
         self.retry = (retry if retry is not None else RetryPolicy()).drawing(runtime.random)
-        #: What the strategies share; not part of the public surface.
+        #: Shared by the strategies; not part of the public surface.
         self.database = Database(
             source,
             self.dialect,
@@ -129,13 +129,13 @@ class Locks:
             callers=self._callers(),
         )
 
-    # What is another's for tasks.
+    # Overridden by the asyncio subclass.
     _resolve = staticmethod(locate)
     _runtime: Callable[[], Runtime] = Runtime
     _keeper: Callable[[], Keeper] = staticmethod(keeper_of_process)
     _callers: Callable[[], CallerRegistry] = ThreadHolds
 
-    #: What its methods make, for subclasses.
+    #: The classes of the objects that the methods return; subclasses override them.
     lease_class: type[Lease] = Lease
     attached_class: type[AttachedLease] = AttachedLease
     row_class: type[RowLock] = RowLock
@@ -512,7 +512,7 @@ class Locks:
         it at the same time. The table's primary key is then (``key``, an integer column), and the
         number is the sum of the rows. See :meth:`Counter.spread`.
         """
-        from .counter import Counter  # and with it the ORM, which takes long
+        from .counter import Counter  # this imports the ORM, which takes long
 
         return Counter(
             self.database,
@@ -556,7 +556,7 @@ class Locks:
     def _policy(self, retry: RetryPolicy | None) -> RetryPolicy:
         return self.retry if retry is None else retry.drawing(self.database.runtime.random)
 
-    # --- looking and letting go --------------------------------------------------------------
+    # --- reading and freeing names -----------------------------------------------------------
 
     def list(self) -> list[LockState]:
         """Return the names that have a lease, waiters or a row lock, sorted by name.

@@ -1,7 +1,7 @@
 """Commands: what each statement asks of the database, as values that are equal on all databases.
 
 SQL and parameters differ between databases; the command does not. A simulated database executes the
-commands, and code that observes statements tells them apart by their commands.
+commands, and code that observes statements recognizes them by their commands.
 """
 
 from __future__ import annotations

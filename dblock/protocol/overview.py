@@ -23,8 +23,8 @@ from .steps import Execute, Procedure
 if TYPE_CHECKING:
     from .statements import Statements
 
-#: Seconds. A waiter gets a free name within about a second; one that waits for a free name longer
-#: than this waits for a row lock.
+#: Seconds. A waiter gets a free name within about a second. If it waits longer than this for a free
+#: name, a row lock is in the way.
 FREE_FOR = 2.0
 WRITING = RowLockState("a transaction that writes to the file now")
 SOMEBODY = RowLockState("a transaction, it seems: it is waited for, and no lease is on it")

@@ -62,8 +62,8 @@ def settle(dialect: Statements, found: Found) -> None:
 def locate(
     dialect: Statements, patience: float, now: float, *, alone: bool = False
 ) -> Procedure[None]:
-    """Read and record the tables' place on a connection of dblock's own; in the user's transaction
-    if no other connection can reach its database (``alone``)."""
+    """Read and record the tables' place on a connection of dblock's own; if ``alone``, in the
+    user's transaction: no other connection can reach its database, which is in memory."""
     query = dialect.look_around(borrowed=alone)
     if alone:
         reply = yield from look_there(dialect, query, None)

@@ -215,8 +215,8 @@ class Waiter:
             raise
 
     def _is_seen(self) -> bool:
-        """Whether this waiter is the one that its process registers, among waiters for the same
-        name with the same strategy and owner."""
+        """Whether its process registers this waiter, of all waiters for the same name with the
+        same strategy and owner."""
         key = self.name, self.strategy, self.caller.owner()
         if self.caller.seen.setdefault(key, self) is not self:
             return False
