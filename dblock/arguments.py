@@ -18,19 +18,18 @@ from .printable import counted
 Seconds = float | timedelta
 
 NAME_MAX = 255
-# In seconds, but for lengths, counts and fences.
-TTL_MIN = 0.1  # below this a round trip is a large part of the lease
-TTL_MAX = 366 * 24 * 3600.0
-TTL_LONG = 24 * 3600.0
+TTL_MIN = 0.1  # seconds; below this a round trip is a large part of the lease
+TTL_MAX = 366 * 24 * 3600.0  # seconds
+TTL_LONG = 24 * 3600.0  # seconds; dblock warns of a longer TTL
 _LONG = (  # one text for all leases, so that Python shows the warning once
     "a TTL is longer than a day: if the holder dies, the name stays taken until the TTL is over, "
     "and after a failover of PostgreSQL dblock grants nothing at all for that time. dblock renews "
     "a lease while you hold it, so a short TTL is enough"
 )
-IDLE_MIN = 60.0
-IDLE_MAX = 36525 * 24 * 3600.0
-INTERVAL_MIN, INTERVAL_MAX = 0.01, 3600.0
-WAIT_MAX = threading.TIMEOUT_MAX
+IDLE_MIN = 60.0  # seconds
+IDLE_MAX = 36525 * 24 * 3600.0  # seconds
+INTERVAL_MIN, INTERVAL_MAX = 0.01, 3600.0  # seconds
+WAIT_MAX = threading.TIMEOUT_MAX  # seconds
 COUNT_MAX = 2**31 - 1
 FENCE_MAX = 2**63 - 1
 LIMIT_MAX = 1000
@@ -366,8 +365,8 @@ def check_interval(interval: object) -> float:
 def check_acquire(blocking: object, timeout: object, wait: float | None) -> float | None:
     """Return the wait that ``acquire(blocking, timeout)`` asks for.
 
-    The arguments and their errors are those of :meth:`threading.Lock.acquire`; a timeout of -1
-    means the wait the lock was made with.
+    The arguments and their errors are the same as for :meth:`threading.Lock.acquire`. A timeout of
+    -1 means the wait that the lock was made with.
     """
     if isinstance(timeout, timedelta):
         timeout = timeout.total_seconds()

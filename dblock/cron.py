@@ -93,8 +93,8 @@ class Job:
     def begin(self, slot: str) -> Running | None:
         """Record that a run begins. The caller holds the lease.
 
-        If the job has succeeded in the slot, give the lease back and return None. Raises LockLost
-        if the lease is lost by now.
+        If the job has succeeded in the slot, release the lease and return None. Raises LockLost if
+        the lease is lost by now.
         """
         since = self.database.runtime.now()
         run = JobRun(self.lease.name, slot, self.lease.fence)
@@ -142,7 +142,7 @@ class Running:
         database.run(job_runs.end(database.dialect, self.run, status, patience, now))
 
     def release(self, lost: int = FAILED) -> None:
-        """Give the lease back, or let it run out if the run keeps the name for longer.
+        """Release the lease, or let it expire later if the run keeps the name for longer.
 
         If the lease turns out to be lost, the run has not succeeded: it gets the status ``lost``.
         """
@@ -155,7 +155,7 @@ class Running:
             raise
 
     def end(self, status: int = SUCCEEDED) -> None:
-        """Record the status and give the lease back, even if the caller is cancelled meanwhile."""
+        """Record the status and release the lease, even if the caller is cancelled meanwhile."""
 
         def end() -> None:
             try:

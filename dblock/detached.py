@@ -63,7 +63,7 @@ class ByToken(ABC):
         self.name = options.name
         #: The secret that is the hold.
         self.token = token
-        #: The text that tells people who the holder is.
+        #: The holder's owner label, for people.
         self.owner = owner
         self._database = database
         self._runtime = database.runtime

@@ -135,9 +135,9 @@ class Lease(SingleHandle):
         often = None if wait_strategy is None else how_often(wait_strategy)
         line = self.name, often, options.fair
         place = None if wait == 0 else contenders.local_queue.first_place(line)
-        # A reader asks before it waits, if no caller of this process is waiting: it may join
-        # present readers. It waits in the name's queue, not in the server, since only waiters in
-        # the queue can join.
+        # A reader asks before it waits, if no caller of this process is waiting: it may join the
+        # present readers. It never waits in the server, only in the name's queue, where it polls
+        # and can join them.
         hot = wait != 0 and (place is None or (not self._shares and names.hot(self.name, start)))
         in_server = self._database.dialect.can_wait_in_server and wait != 0 and not self._shares
         user_lock = contenders.user_locks.user_lock(hot) if in_server else None

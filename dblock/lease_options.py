@@ -1,4 +1,4 @@
-"""What a lease was asked for with."""
+"""The options of a lease, as the user gave them."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class AttachKeywords(TypedDict, total=False):
 
 
 class SlotKeywords(AttachKeywords, total=False):
-    """Those of :meth:`.Locks.semaphore`."""
+    """The keywords of :meth:`.Locks.semaphore`."""
 
     fair: bool
     retry: RetryPolicy | None
 
 
 class LeaseKeywords(SlotKeywords, total=False):
-    """Those of :meth:`.Locks.lease` and of what makes one by it."""
+    """The keywords of :meth:`.Locks.lease`, and of methods that make a lease with it."""
 
     reentrant: bool
 
 
 class ElectionKeywords(TypedDict, total=False):
-    """Those of :meth:`.Locks.election`."""
+    """The keywords of :meth:`.Locks.election`."""
 
     fair: bool
     retry: RetryPolicy | None
@@ -52,7 +52,7 @@ class ElectionKeywords(TypedDict, total=False):
 class LeaseOptions(NamedTuple):
     """The arguments of :meth:`.Locks.lease`.
 
-    All of them have been checked but ``wait``, which every handle checks.
+    All of them have been checked, except ``wait``, which every handle checks.
     """
 
     name: str
@@ -68,5 +68,5 @@ class LeaseOptions(NamedTuple):
 
 @lru_cache(maxsize=64, typed=True)
 def plan(ttl: float, renew: bool, max_renewals: int | None, max_hold: Seconds | None) -> Plan:
-    """Return a plan, the same for most leases. Its TTL has been checked."""
+    """Return a plan. It is cached, since most leases have the same. Its TTL has been checked."""
     return Plan(ttl, check_renew(renew), check_max_renewals(max_renewals), check_max_hold(max_hold))

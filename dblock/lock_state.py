@@ -1,4 +1,4 @@
-"""What dblock tells anybody of a name."""
+"""The public state of a name."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RowLockState(NamedTuple):
     replicating: bool = False
 
     def describe(self) -> str:
-        """Say whose it is and since when, in one line for people."""
+        """Name its owner and its start, in one line for people."""
         since = f" since {moment(self.since)}" if self.since else ""
         why = ", whose commit waits for a synchronous standby" if self.replicating else ""
         return printable(f"{self.holder}{since}{why}")
@@ -175,7 +175,7 @@ class LockState:
         return self.remaining is not None and self.remaining > 0
 
     def describe(self) -> str:
-        """Say who holds it and until when, in one line for people."""
+        """Name the holder and the expiry, in one line for people."""
         if not self.held or self.remaining is None:
             if self.row_lock is not None:
                 return f"locked by {self.row_lock.describe()}"

@@ -306,8 +306,9 @@ class Locks:
         """Return a lease on ``name`` that belongs to no process, but to its ``token``. No I/O.
 
         ``token`` is 32 hexadecimal digits in lower case, random, secret, and new for each hold;
-        without it a token is made. ``owner`` tells people who the holder is; without it the label
-        of these Locks does. ``shared`` as for :meth:`shared`: many hold the name at a time.
+        without it dblock makes a token. ``owner`` names the holder for people; the default is the
+        owner label of these Locks. ``shared`` is as for :meth:`shared`: the name can have many
+        holders at a time.
 
         Use it where the holder is not this process: a client of your service, a step of a workflow.
         See :class:`DetachedLease`.
@@ -619,8 +620,7 @@ class Locks:
         )
 
     def last_runs(self, limit: int = 1000) -> builtins.list[RunState]:
-        """Return the last run of each job, of at most ``limit`` jobs, the one that began last
-        first."""
+        """Return the last run of each job, the latest first: at most ``limit`` jobs."""
         count = check_count("limit", limit)
         return self.database.run(
             job_runs.last_of_each(self.dialect, count, self.database.runtime.now())

@@ -1,7 +1,7 @@
-"""Names and labels come from others: nothing in them may steer a terminal or forge a line of a log.
+"""Making names and labels safe to print: they must not steer a terminal or forge a log line.
 
-Where text is made for people it goes through :func:`printable`; data (attributes, JSON, telemetry)
-stays exact.
+Names and labels come from other processes. Text for people goes through :func:`printable`; data
+(attributes, JSON, telemetry) stays exact.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from datetime import datetime
 
 
 def printable(text: str) -> str:
-    """Return ``text`` on one line; what repr() escapes is escaped: line breaks, control characters,
-    those that reverse the order of others or cannot be seen."""
+    """Return ``text`` on one line, with the same characters escaped as in repr(): line breaks,
+    control characters, invisible characters, and characters that reverse the order of others."""
     if text.isprintable():
         return text
     return "".join(
@@ -26,5 +26,5 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def moment(at: datetime | None) -> str:
-    """Return a moment as people read it; nothing for none."""
+    """Return a moment as text for people; "" for None."""
     return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at else ""
