@@ -115,7 +115,7 @@ class Job:
         return None
 
     def last_run(self) -> RunState | None:
-        """Return the run that began last, on whichever host; None if none is on record."""
+        """Return the run that began last, on any host; None if none is on record."""
         database = self.database
         return database.run(
             job_runs.last(database.dialect, self.lease.name, database.runtime.now())
@@ -199,7 +199,7 @@ class CronJob(Protocol[P, T_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T_co | None: ...
 
     def last_run(self) -> RunState | None:
-        """Return the run that began last, on whichever host; None if none is on record."""
+        """Return the run that began last, on any host; None if none is on record."""
 
 
 class Cron:

@@ -1,4 +1,4 @@
-"""What happens to locks: dblock logs it, and calls the functions that listen.
+"""Events of locks: dblock logs each event, and calls the functions that listen.
 
 The logger is ``dblock.events``. Losses and unknown outcomes are errors, danger is a warning,
 refusals, missed renewals and conflicts are INFO, the rest is DEBUG. A handle that is refused again

@@ -163,7 +163,8 @@ class _Attaching:
         raise outcome
 
     def _consult(self) -> Procedure[bool]:
-        """Return whether it was the witness that refused it. Raises LockLost of another epoch."""
+        """Read the witness; return whether it had refused the try, and is repaired. Raises LockLost
+        if the hold's epoch is over."""
         if not self.dialect.has_witness:
             return False
         deadline, ttl = self.deadline, self.request.ttl

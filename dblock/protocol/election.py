@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # ended may still last for a moment.
 SOON = 0.005
 
-#: What an observer has seen: the leader's fence and its value as text; None without a leader.
+#: The state that an observer has seen: the leader's fence and value as text; None without a leader.
 Seen = tuple[int, str] | None
 #: The value before the first read, which is equal to no leader's.
 UNSEEN: Seen = (-1, "")

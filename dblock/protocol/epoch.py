@@ -78,7 +78,7 @@ def consult(
 def pause(
     dialect: Statements, longest: float | None, patience: float, now: float
 ) -> Procedure[float]:
-    """Begin a new epoch, whether a lease was lost or not; return the seconds until the next grant.
+    """Begin a new epoch, even if no lease was lost; return the seconds until grants are allowed.
 
     All present leases are lost. ``longest`` is the number of seconds within which each of them
     expires. Raises Unsupported on a database without a witness.

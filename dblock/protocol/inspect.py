@@ -28,7 +28,7 @@ def look(
 def look_from(
     dialect: Statements, name: str, patience: float, now: float
 ) -> Procedure[tuple[LockRow | None, Reply]]:
-    """As :func:`look`; return the reply too."""
+    """Read as :func:`look` does, and return the reply too."""
     query = dialect.look(name)
     reply = yield from retry_or_raise(dialect, query, name, patience, now)
     states = query.read(reply)

@@ -138,7 +138,7 @@ def with_row_lock(dialect: Statements, refused: Refused, now: float) -> Procedur
     try:
         found = yield from _row_locks(dialect, row.name, now)
     except DBLockError:
-        return refused  # the refusal is known, only its reason is not
+        return refused  # the refusal stands; only its reason is unknown
     return refused._replace(row_lock=found.get(row.name, found.get("")))
 
 

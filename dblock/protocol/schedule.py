@@ -45,10 +45,10 @@ NEVER = math.inf
 
 @dataclass(frozen=True, slots=True)
 class Danger:
-    """What ``on_danger`` gets: dblock did not renew the lease in time, and you still hold it.
+    """The argument of ``on_danger``: dblock did not renew the lease in time, and you still hold it.
 
-    ``remaining`` is for how many seconds you may still act. ``cause`` says why dblock did not renew
-    the lease; it is None if that is not known.
+    You may still act for ``remaining`` seconds. ``cause`` says why dblock did not renew the lease;
+    it is None if that is not known.
     """
 
     name: str
@@ -112,7 +112,7 @@ class RenewalSchedule:
         self.renewals = 0
         self.extended(term, random, planned=True)
 
-    # --- what happened -----------------------------------------------------------------------
+    # --- events of the hold ------------------------------------------------------------------
 
     def extended(self, term: Term, random: float, *, planned: bool = False) -> None:
         """Record that a new term began: ``planned``, or because the user renewed the lease."""
@@ -157,7 +157,7 @@ class RenewalSchedule:
         self.due = NEVER
         self._set_wake(term)
 
-    # --- what to do --------------------------------------------------------------------------
+    # --- times for the keeper ----------------------------------------------------------------
 
     def gather(self, term: Term) -> float:
         """Return the time from which on this renewal may go along with renewals that are due."""
@@ -178,7 +178,7 @@ class RenewalSchedule:
         """Return how many seconds to wait for a reply, so that time is left for another try."""
         return self._ttl(term) * RENEWAL_SHARE
 
-    # --- the holder's events -----------------------------------------------------------------
+    # --- messages to the holder --------------------------------------------------------------
 
     def warning(self, name: str, held: Held, now: float, *, asking: bool) -> Danger:
         """Return the warning for the holder; ``asking`` says that a renewal is under way."""

@@ -150,7 +150,7 @@ class SharedAttempt(Attempt):
                 yield Execute(query, CALLING)
             self.deadline.now = (yield Sleep(0)).now
 
-    # --- looking -----------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------
 
     def _look(self, ticket: str | None) -> Procedure[None]:
         yield from super()._look(ticket)

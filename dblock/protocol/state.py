@@ -1,4 +1,4 @@
-"""What the protocol reads from the tables, as values."""
+"""The values that the protocol reads from the tables."""
 
 from __future__ import annotations
 

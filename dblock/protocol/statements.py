@@ -327,7 +327,7 @@ class Statements(ABC):
 
     @abstractmethod
     def guard(self, name: str, token: str, fence: int) -> Query[bool]:
-        """Block, in the user's transaction, every grant of the name; renewals still pass.
+        """Block every grant of the name until the user's transaction ends; renewals still pass.
 
         True when no later hold has been granted. The statement does not wait: a session that has
         the row locked is taking the name.

@@ -107,7 +107,7 @@ class WaitTurn(NamedTuple):
     At the first position the reply has one row: the ticket for the database's queue, or None, and
     whether notifications can reach that ticket. Further back the reply has no row, and the position
     is kept. When the procedure ends, it leaves the local queue, and the ticket is void. ``matched``
-    is 1 when the waiter before this one found that the database is away.
+    is 1 when another waiter in the local queue found that the database is away.
 
     ``server`` is the server that is to notify; None for no notifications. With :data:`ANY_SERVER`
     there is a ticket only if this process is already listening on a server. If no server can

@@ -24,8 +24,8 @@ class Term:
     ``start`` is the holder's monotonic clock *before* the request was sent, so the database's
     expiry, which counts from when the statement ran, is never earlier than ``start + ttl``. The
     holder's own deadline is shorter by a margin, for clocks that run at different rates and for
-    the time between looking at the clock and acting on it (the reason behind Kubernetes' renew
-    deadline being shorter than its lease duration).
+    the time between reading the clock and acting on it. Kubernetes' renew deadline is shorter than
+    its lease duration for the same reason.
     """
 
     start: float

@@ -210,5 +210,5 @@ class Polling:
         return bool(reply.matched)
 
 
-#: What :func:`.acquire` uses of a waiting strategy: ``begin``, ``ask`` and ``rest``.
+#: The type of a waiting strategy. :func:`.acquire` calls its ``begin``, ``ask`` and ``rest``.
 Waiting = Polling
