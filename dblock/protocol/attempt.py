@@ -329,8 +329,8 @@ class Attempt:
     def _term(self, remaining: float, sent: float) -> Term:
         """Return the term of a hold, whichever try was granted it.
 
-        The server computed ``remaining`` after the statement was sent, so a term counted from
-        ``sent`` ends no later than the expiry.
+        The server computed ``remaining`` after the statement was sent. So a term that ends
+        ``remaining`` seconds after ``sent`` ends no later than the expiry.
         """
         return Term(sent - max(0.0, self.request.ttl - remaining), self.request.ttl)
 

@@ -124,8 +124,9 @@ class ServerWait(Polling):
     def queues(self) -> bool:
         """Whether to join the database's queue.
 
-        A waiter joins if another was granted the name although this one has the user lock. A waiter
-        for a name that readers use joins too: readers see only the waiters in the queue.
+        A waiter joins if another was granted the name although this one has the user lock, or if no
+        connection is available for the user lock. A waiter for a name that readers use joins too:
+        readers see only the waiters in the queue.
         """
         overtaken = self.lock.fence is not None and self._seen_fence > self.lock.fence
         return overtaken or self._for_readers or not self.lock.open
