@@ -177,7 +177,7 @@ class Statements(ABC):
 
         The hold then lasts for ``ttl`` seconds from now, or until its old expiry if that is later.
         The statement refuses a reader if other waiters are before its ticket in the queue, or if
-        there are any waiters and the reader has no ticket. With ``past`` it ignores those waiters.
+        there are any waiters and the reader has no ticket. With ``past`` it ignores these waiters.
         If the queue says which waiters are readers, readers do not block each other. The ticket
         leaves the queue. The statement may wait for the row for a moment.
         """
