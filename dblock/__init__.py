@@ -104,8 +104,8 @@ __all__ = [
     "retry_on_conflict",
 ]
 
-#: Where that is which is no error. Each is imported when it is first asked for: a command line, or
-#: whoever catches an error, need not wait for SQLAlchemy.
+#: The module of each public name that is not an error. A name is imported at its first use, so that
+#: a command line, or code that only catches errors, does not wait for SQLAlchemy.
 _HOMES = {
     "AttachedLease": "handles.attached",
     "Attempt": "policy",

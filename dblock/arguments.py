@@ -18,19 +18,19 @@ from .lock_state import counted
 Seconds = float | timedelta
 
 NAME_MAX = 255
-TTL_MIN = 0.1  # below this a round trip is a large part of the lease
-RENEW_EVERY_MIN = TTL_MIN / 2
-TTL_MAX = 366 * 24 * 3600.0
-TTL_LONG = 24 * 3600.0
-_LONG = (  # the same for all of them, so that it is said once
+TTL_MIN = 0.1  # seconds; below this a round trip is a large part of the lease
+RENEW_EVERY_MIN = TTL_MIN / 2  # seconds
+TTL_MAX = 366 * 24 * 3600.0  # seconds
+TTL_LONG = 24 * 3600.0  # seconds; dblock warns of a longer TTL
+_LONG = (  # one text for all leases, so that Python shows the warning once
     "a TTL is longer than a day: if the holder dies, the name stays taken until the TTL is over, "
     "and after a failover of PostgreSQL dblock grants nothing at all for that time. dblock renews "
     "a lease while you hold it, so a short TTL is enough"
 )
-IDLE_MIN = 60.0
-IDLE_MAX = 36525 * 24 * 3600.0
-INTERVAL_MIN, INTERVAL_MAX = 0.01, 3600.0
-WAIT_MAX = threading.TIMEOUT_MAX
+IDLE_MIN = 60.0  # seconds
+IDLE_MAX = 36525 * 24 * 3600.0  # seconds
+INTERVAL_MIN, INTERVAL_MAX = 0.01, 3600.0  # seconds
+WAIT_MAX = threading.TIMEOUT_MAX  # seconds
 COUNT_MAX = 2**31 - 1
 FENCE_MAX = 2**63 - 1
 LIMIT_MAX = 1000
@@ -140,7 +140,7 @@ def check_keep(keep: object) -> float:
 
 def check_ttl(ttl: object, what: str = "a TTL") -> float:
     """Return a lease's TTL, from 0.1 seconds to 366 days. Warn if it is longer than a day."""
-    if type(ttl) is float and TTL_MIN <= ttl <= TTL_LONG:  # as most are
+    if type(ttl) is float and TTL_MIN <= ttl <= TTL_LONG:  # the usual case, fast
         return ttl
     number = seconds(what, ttl)
     if number < TTL_MIN:
@@ -155,7 +155,7 @@ def check_ttl(ttl: object, what: str = "a TTL") -> float:
 
 
 def check_pause(longest: object, what: str = "longest_ttl") -> float:
-    """Return for how long a lease may be out: 0 seconds to 366 days."""
+    """Return the longest time in seconds for which a present lease lasts: 0 to 366 days."""
     number = seconds(what, longest)
     if number > TTL_MAX:
         raise OverflowError(f"{what} is at most 366 days ({TTL_MAX:.0f} seconds): {longest!r}")
@@ -171,12 +171,12 @@ def _outside() -> int:
 
 
 def _package(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).split(".")[0]  # what exec() runs has none
+    return str(frame.f_globals.get("__name__", "")).split(".")[0]  # code of exec() has no name
 
 
 def check_after(after: object, what: str = "after") -> float:
     """Return for how many seconds a released name stays taken: 0, or what a TTL can be."""
-    if type(after) is float and after == 0.0:  # as it is mostly
+    if type(after) is float and after == 0.0:  # the usual case, fast
         return after
     return check_ttl(after, what) if seconds(what, after) >= TTL_MIN else 0.0
 
@@ -248,7 +248,7 @@ def check_count(what: str, count: object) -> int:
 def check_limit(limit: object) -> int:
     """Return the limit of a semaphore: from 1 to 1000.
 
-    Who takes a slot looks at one after the other until one is free, so many are not for locks.
+    To take a slot, dblock tries one after the other until one is free, so a larger limit is slow.
     """
     if isinstance(limit, bool) or not isinstance(limit, int):
         raise TypeError(f"a limit is an int, not {type(limit).__name__}: {limit!r}")
@@ -261,7 +261,7 @@ def check_limit(limit: object) -> int:
 
 
 def check_semaphore(name: object) -> str:
-    """Return the name of a semaphore: that of a lock, with room for the numbers of its slots."""
+    """Return the name of a semaphore: a lock name with room for the numbers of its slots."""
     checked, most = check_name(name, "a semaphore's name"), NAME_MAX - len(f"#{LIMIT_MAX}")
     if len(checked) > most:
         raise ValueError(
@@ -368,7 +368,7 @@ def check_wait(wait: object) -> float | None:
 
 
 def check_interval(interval: object) -> float:
-    """Return the seconds between two looks: 10 ms to an hour."""
+    """Return the seconds between two polls: 10 ms to an hour."""
     number = seconds("an interval", interval)
     if not INTERVAL_MIN <= number <= INTERVAL_MAX:
         raise ValueError(
@@ -381,8 +381,8 @@ def check_interval(interval: object) -> float:
 def check_acquire(blocking: object, timeout: object, wait: float | None) -> float | None:
     """Return the wait that ``acquire(blocking, timeout)`` asks for.
 
-    The arguments and their errors are those of :meth:`threading.Lock.acquire`; a timeout of -1
-    means the wait the lock was made with.
+    The arguments and their errors are the same as for :meth:`threading.Lock.acquire`. A timeout of
+    -1 means the wait that the lock was made with.
     """
     if isinstance(timeout, timedelta):
         timeout = timeout.total_seconds()

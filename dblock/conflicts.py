@@ -1,4 +1,4 @@
-"""Units of work that are run again when another transaction came first."""
+"""Units of work that run again when another transaction came first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .system import clock
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# What may be one.
+# The exceptions that may be conflicts.
 CONFLICTS = (StaleDataError, Conflict, DeadlockDetected, DBAPIError)
 _AGAIN = frozenset({Fault.DEADLOCK, Fault.SERIALIZATION, Fault.ALTERED})
 
@@ -76,7 +76,8 @@ class Tries:
         self._number = 0
 
     def sleep_after(self, error: Exception) -> float:
-        """Return how long to sleep after a conflict; raise what is none, and the last one."""
+        """Return how many seconds to sleep after a conflict. Raise an error that is no conflict;
+        raise Conflict when the policy's tries are used up."""
         if not self._is_conflict(error):
             raise error
         self._number += 1

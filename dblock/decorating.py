@@ -1,4 +1,4 @@
-"""The functions that dblock decorates: what a call of one runs, and what it is called."""
+"""The functions that dblock decorates: checks, and the names of their wrappers."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ G = TypeVar("G", bound=Callable[..., Any])
 def is_coroutine_function(
     function: object,
 ) -> TypeGuard[Callable[..., Coroutine[Any, Any, Any]]]:
-    """Whether a call returns a coroutine: also of a partial, and of an object with ``__call__``."""
+    """Whether a call returns a coroutine; ``function`` may be a partial or a callable object."""
     return any(map(inspect.iscoroutinefunction, (function, body_of(function))))
 
 
-#: What takes a function, where nothing else is said.
+#: The default name, in errors, of the code that takes a function.
 DECORATOR = "a decorator of dblock"
 
 
 def check_runnable(function: F, how: str = "unlocked", taker: str = DECORATOR) -> F:
-    """Return a function to decorate, or to call: one whose body has run when it returns.
+    """Return a function whose body has run when it returns; refuse any other.
 
-    ``how`` says how the body would run otherwise, ``taker`` what takes the function.
+    The error says ``how`` the body would run otherwise, and that ``taker`` takes the function.
     """
     check_callable(function, taker)
     body = body_of(function)
@@ -52,8 +52,8 @@ def check_callable(function: F, taker: str = DECORATOR) -> F:
 
 
 def wraps(function: Callable[..., Any]) -> Callable[[G], G]:
-    """:func:`functools.wraps`, also for what has no name: a partial is named after its function,
-    and an object after its class."""
+    """:func:`functools.wraps`, also for a callable without a name: a partial gets the name of its
+    function, and an object the name of its class."""
 
     def decorate(wrapper: G) -> G:
         if hasattr(function, "__name__"):
@@ -71,7 +71,7 @@ def wraps(function: Callable[..., Any]) -> Callable[[G], G]:
 
 
 def _inside(function: Any) -> Any:
-    """Return what a partial calls."""
+    """Return the function that a partial calls."""
     while isinstance(function, functools.partial):
         function = function.func
     return function

@@ -3,7 +3,7 @@
 ::
 
     DBLockError
-    ├── NotAcquired (also a TimeoutError)  somebody else has the lock; says who, and until when
+    ├── NotAcquired (also a TimeoutError)  the lock has another holder; names it, and the expiry
     ├── NotHeld (also a RuntimeError)      you released or renewed a lock that you do not hold
     ├── LockLost                           you held the lock, and it was lost; says why
     │   └── StaleFence                     a gate has seen a larger fence than yours
@@ -17,7 +17,7 @@
     ├── Unavailable                        the database was not reached, or cannot serve now
     │   ├── Misconfigured                  a password, a name or an option of the URL is wrong
     │   ├── ConnectTimeout                 no connection within Timeouts.connect
-    │   ├── QueryTimeout                   the server gave a statement up, after Timeouts.query
+    │   ├── QueryTimeout                   the server canceled a statement, after Timeouts.query
     │   └── SocketTimeout                  no answer within Timeouts.socket
     ├── SchemaMissing                      the tables are missing, too old or too new
     └── Unsupported                        this database, driver or set-up cannot do it

@@ -1,4 +1,4 @@
-"""What happens to locks: dblock logs it, and calls the functions that listen.
+"""Events of locks: dblock logs each event, and calls the functions that listen.
 
 The logger is ``dblock.events``. Losses and unknown outcomes are errors, danger is a warning,
 refusals, missed renewals and conflicts are INFO, the rest is DEBUG. A handle that is refused again
@@ -94,7 +94,7 @@ def listen(hook: Hook) -> Callable[[], None]:
 
 
 def wanted(kind: Kind) -> bool:
-    """Whether anybody is to be told."""
+    """Whether the log or a hook wants events of this kind."""
     return bool(_hooks) or logger.isEnabledFor(_LEVELS.get(kind, logging.DEBUG))
 
 
@@ -121,7 +121,7 @@ def tell(
 
 
 def outcome(error: DBLockError) -> Kind:
-    """Return what an attempt to acquire that raised an error came to."""
+    """Return the kind of event for an error of an attempt to acquire."""
     if isinstance(error, NotAcquired):
         return Kind.REFUSED
     if isinstance(error, OutcomeUnknown):

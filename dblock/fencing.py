@@ -33,12 +33,12 @@ __all__ = ["gate", "table"]
 _NAME = "dblock_fence"
 _RUNTIME = Runtime()
 
-# Where transactions are from whose servers are known to be real ones.
+# The sources of transactions whose servers dblock has recognised as real ones.
 _recognised: WeakSet[object] = WeakSet()
 
 
 class DjangoConnection(Protocol):
-    """One of ``django.db.connections``, as far as it matters here."""
+    """One of ``django.db.connections``: the attributes that a gate uses."""
 
     vendor: str
     in_atomic_block: bool
@@ -137,7 +137,7 @@ def _borrow(
     on: Any, trust_server: bool, adapters: Mapping[str, type[Adapter]]
 ) -> tuple[Dialect, Borrowed]:
     """Return the transaction that ``on`` is in, and the statements of its database."""
-    backend = getattr(on, "vendor", None)  # of a connection of Django's, which a lender knows
+    backend = getattr(on, "vendor", None)  # only Django's connections have it
     if backend is None:
         backend = backend_of(on)
     kind, adapter = choose(adapters, backend, "")

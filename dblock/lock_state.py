@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 
 def printable(text: str) -> str:
-    """Return ``text`` on one line; what repr() escapes is escaped: line breaks, control characters,
-    those that reverse the order of others or cannot be seen."""
+    """Return ``text`` on one line, with the same characters escaped as in repr(): line breaks,
+    control characters, invisible characters, and characters that reverse the order of others."""
     if text.isprintable():
         return text
     return "".join(
@@ -29,7 +29,7 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def moment(at: datetime | None) -> str:
-    """Return a moment as people read it; nothing for none."""
+    """Return a moment as text for people; "" for None."""
     return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at else ""
 
 
@@ -65,7 +65,7 @@ class RowLockState(NamedTuple):
     replicating: bool = False
 
     def describe(self) -> str:
-        """Say whose it is and since when, in one line for people."""
+        """Name its owner and its start, in one line for people."""
         since = f" since {moment(self.since)}" if self.since else ""
         why = ", whose commit waits for a synchronous standby" if self.replicating else ""
         return printable(f"{self.holder}{since}{why}")
@@ -199,7 +199,7 @@ class LockState:
         return self.remaining is not None and self.remaining > 0
 
     def describe(self) -> str:
-        """Say who holds it and until when, in one line for people."""
+        """Name the holder and the expiry, in one line for people."""
         if not self.held or self.remaining is None:
             if self.row_lock is not None:
                 return f"locked by {self.row_lock.describe()}"

@@ -120,10 +120,10 @@ class Locks:
         )
         lent = source is target
         runtime = self._runtime()
-        #: Of tables of the user's that counters count in.
+        #: The column types of the user's tables that have counters.
         self._types: Types = WeakKeyDictionary()
         self.retry = (retry if retry is not None else RetryPolicy()).drawing(runtime.random)
-        #: What the strategies share; not part of the public surface.
+        #: Shared by the strategies; not part of the public surface.
         self.database = Database(
             source,
             self.dialect,
@@ -134,13 +134,13 @@ class Locks:
             callers=self._callers(),
         )
 
-    # What is another's for tasks.
+    # Overridden by the asyncio subclass.
     _resolve = staticmethod(locate)
     _runtime: Callable[[], Runtime] = Runtime
     _keeper: Callable[[], Keeper] = staticmethod(keeper_of_process)
     _callers: Callable[[], CallerRegistry] = ThreadHolds
 
-    #: What its methods make, for subclasses.
+    #: The classes of the objects that the methods return; subclasses override them.
     lease_class: type[Lease] = Lease
     attached_class: type[AttachedLease] = AttachedLease
     row_class: type[RowLock] = RowLock
@@ -244,8 +244,9 @@ class Locks:
         """Return a lease on ``name`` that belongs to no process, but to its ``token``. No I/O.
 
         ``token`` is 32 hexadecimal digits in lower case, random, secret, and new for each hold;
-        without it a token is made. ``owner`` tells people who the holder is; without it the label
-        of these Locks does. ``shared`` as for :meth:`shared`: many hold the name at a time.
+        without it dblock makes a token. ``owner`` names the holder for people; the default is the
+        owner label of these Locks. ``shared`` is as for :meth:`shared`: the name can have many
+        holders at a time.
 
         Use it where the holder is not this process: a client of your service, a step of a workflow.
         See :class:`DetachedLease`.
@@ -394,7 +395,7 @@ class Locks:
         it at the same time. The table's primary key is then (``key``, an integer column), and the
         number is the sum of the rows. See :meth:`Counter.spread`.
         """
-        from .counters.counter import Counter  # and with it the ORM, which takes long
+        from .counters.counter import Counter  # this imports the ORM, which takes long
 
         return Counter(
             self.database,
@@ -438,7 +439,7 @@ class Locks:
     def _policy(self, retry: RetryPolicy | None) -> RetryPolicy:
         return self.retry if retry is None else retry.drawing(self.database.runtime.random)
 
-    # --- looking and letting go --------------------------------------------------------------
+    # --- reading and freeing names -----------------------------------------------------------
 
     def list(self) -> list[LockState]:
         """Return the names that have a lease, waiters or a row lock, sorted by name.
@@ -501,8 +502,7 @@ class Locks:
         )
 
     def last_runs(self, limit: int = 1000) -> builtins.list[RunState]:
-        """Return the last run of each job, of at most ``limit`` jobs, the one that began last
-        first."""
+        """Return the last run of each job, the latest first: at most ``limit`` jobs."""
         count = check_count("limit", limit)
         return self.database.run(
             job_runs.last_of_each(self.dialect, count, self.database.runtime.now())

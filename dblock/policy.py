@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from .arguments import seconds
 
-# tenacity, and what of asyncio it brings, only for who has a strategy of it.
+# tenacity imports parts of asyncio, so dblock imports it only for users of its strategies.
 if TYPE_CHECKING:
     from tenacity import RetryCallState
     from tenacity.stop import StopBaseT
@@ -112,7 +112,8 @@ class RetryPolicy:
         return sleep
 
     def _drawn(self, number: int, elapsed: float) -> float:
-        """Return what ``wait`` says. Any other jitter than the full one is tenacity's to draw."""
+        """Return the policy's sleep in seconds. For any jitter but the full one, tenacity draws the
+        random numbers itself."""
         if self.wait is None:
             bound = min(FIRST * 2.0 ** min(number - 1, 10), MOST)
             return LEAST + (bound - LEAST) * self._random()
@@ -128,7 +129,7 @@ class RetryPolicy:
 def _call_state(number: int, elapsed: float) -> RetryCallState:
     from tenacity import RetryCallState, Retrying
 
-    state = RetryCallState(Retrying(), None, (), {})  # at which the strategies never look
+    state = RetryCallState(Retrying(), None, (), {})  # the strategies never use these
     state.attempt_number = number
     state.start_time = time.monotonic() - elapsed
     state.outcome_timestamp = state.start_time + elapsed
@@ -138,12 +139,13 @@ def _call_state(number: int, elapsed: float) -> RetryCallState:
 def how_often(wait: object) -> Hashable:
     """Return a value that two strategies share if they are known to wait in the same way.
 
-    Those of tenacity do if their settings do, and any other if it says so by ``==``.
+    Strategies of tenacity wait in the same way if they have the same class and settings. Other
+    strategies do if they compare equal.
     """
     what = type(wait)
     if what.__module__.partition(".")[0] == "tenacity":
         return what, tuple((name, how_often(value)) for name, value in sorted(vars(wait).items()))
-    if isinstance(wait, tuple):  # those that a strategy of tenacity is made of
+    if isinstance(wait, tuple):  # the parts of a combined tenacity strategy
         return tuple(how_often(one) for one in wait)
     try:
         hash(wait)

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from ..io.borrowed import Borrowable, TableTransaction
     from ..policy import RetryPolicy
 
-# For so many seconds after a lost race other races would be lost too.
+# Seconds after a lost race for which updates lock the row first: they would lose races too.
 HOT = 1.0
-# So many amounts are remembered: most counters are changed by the same few all the time.
+# The number of amounts whose room is cached: most counters are changed by few different amounts.
 AMOUNTS = 64
 
-#: A column's numbers, an amount, and from what to what the value may be.
+#: A column's numbers, the amount, and the least and the most value that may be changed by it.
 Room = tuple[Numbers, Number, Number, Number]
 
 
@@ -52,7 +52,7 @@ class Counter:
     lock wait timeout dblock tries again, by the retry policy.
     """
 
-    #: What its statements are made by, for subclasses.
+    #: The class that makes its statements; subclasses override it.
     _table_class: type[CounterTable[Any]] = SessionTable
 
     def __init__(
@@ -216,14 +216,15 @@ class Counter:
     ) -> bool:
         dialect, table = self._dialect, self._table
         numbers, amount, least, most = self._room(transaction, n, sign)
-        # First, so that a repetition in another transaction waits here for this one's end.
+        # The key is recorded first, so that a repetition in another transaction waits for the end
+        # of this one here.
         if idempotency_key is not None and not table.record(transaction, idempotency_key):
             return False
         try:
             changed = table.shift(transaction, key, amount, least, most)
         except Exception:
             if idempotency_key is not None and not dialect.failure_aborts:
-                with contextlib.suppress(Exception):  # then the transaction is gone, and the key
+                with contextlib.suppress(Exception):  # it fails if the transaction is undone
                     table.run(transaction, dialect.unapply(idempotency_key))
             raise
         if not changed:
@@ -232,8 +233,9 @@ class Counter:
             refusal = self._refusal(transaction, key, n, sign, numbers, least, most)
             if refusal is not None:
                 raise refusal
-            # It has room: another has made that meanwhile, or the row is kept from being changed.
-            # Once it is locked only the latter is left.
+            # There is room by now: another transaction has made room meanwhile, or the database
+            # prevents the change of this row. If a try on the locked row fails too, the database
+            # prevents it.
             if locked or not self._lock(transaction, key):
                 raise self._is_kept(key)
             return self._change_in(transaction, key, n, sign, idempotency_key, locked=True)
@@ -243,11 +245,11 @@ class Counter:
         """Return the room for an amount to be added or taken off."""
         try:
             found = self._rooms.get((type(n), n, sign))
-        except TypeError:  # it has no hash
+        except TypeError:  # `n` is not hashable
             return self._find_room(transaction, n, sign)
         if found is None:
             found = self._find_room(transaction, n, sign)
-            # A decorated type may change its mind.
+            # A user's TypeDecorator may convert the same amount differently next time.
             decorated = isinstance(self._columns.value.type, TypeDecorator)
             if not decorated and len(self._rooms) < AMOUNTS:
                 self._rooms[type(n), n, sign] = found

@@ -1,4 +1,4 @@
-"""Which numbers a column holds exactly, as the database itself has the column."""
+"""The numbers that a column holds exactly, by the column's type in the database."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sqlalchemy.types import TypeEngine
 from ..errors import Unsupported
 
 Number = int | float | Decimal
-#: What a function makes of a number.
+#: The type of a function's result.
 N = TypeVar("N", bound=Number)
 
-# Of integers that are no INTEGER, in the databases and in SQLAlchemy itself.
+# The bits of integer types other than INTEGER, as databases and SQLAlchemy name the types.
 _BITS = {
     "TINYINT": 8,
     "SMALLINT": 16,
@@ -26,9 +26,11 @@ _BITS = {
     "BIGINT": 64,
     "BIG_INTEGER": 64,
 }
-# Decimal digits that a single and a double keep; their binary ones, and nearly the largest.
+# The decimal digits that a single and a double keep; then for each its binary digits, and a number
+# slightly below its largest.
 _SINGLES_DIGITS, _DOUBLES_DIGITS, _SINGLE, _DOUBLE = 6, 15, (24, 3.4e38), (53, 1.7e308)
-# More than anybody counts with, where a NUMERIC has no limits; its NaN and Infinity are above.
+# The digits and the decimals of a NUMERIC without limits: more than a counter needs. The column's
+# NaN and Infinity are above them.
 _UNLIMITED, _DECIMALS = 100, 300
 _EXACTLY = Context(prec=1000, traps=[Inexact, InvalidOperation])
 
@@ -37,9 +39,9 @@ _EXACTLY = Context(prec=1000, traps=[Inexact, InvalidOperation])
 class Numbers:
     """The numbers of one column, from ``least`` to ``most``, with ``scale`` decimals.
 
-    ``digits`` is how many binary digits a floating point number keeps, None for exact ones.
-    ``rounded`` are decimals kept as doubles: rounded each time, they are as exact. ``name`` is what
-    errors call the column's type, if not as SQLAlchemy does.
+    ``digits`` is how many binary digits a floating point number keeps; None for exact numbers.
+    ``rounded`` says that the database stores decimals as doubles: statements round them each time,
+    so they are exact too. ``name`` is the column's type in errors, if it is not SQLAlchemy's name.
     """
 
     type: TypeEngine[Any]
@@ -55,7 +57,7 @@ class Numbers:
 
     @classmethod
     def of(cls, column: str, type: TypeEngine[Any], dynamic: bool) -> Numbers:
-        """Return those of a column of this type; Unsupported where nothing can be counted.
+        """Return the numbers of a column of this type. Raises Unsupported if it is not numeric.
 
         ``dynamic`` is as :attr:`.Dialect.dynamic_types`.
         """
@@ -92,14 +94,14 @@ class Numbers:
 
     @property
     def inexact(self) -> bool:
-        """Whether a value that was read may not compare equal."""
+        """Whether a value may not compare equal to the same value that was read before."""
         return self.digits is not None
 
     def exactly(self, what: str, number: Any) -> Number:
-        """Return a number as it is held.
+        """Return a number as the column holds it.
 
-        Raises TypeError for what is none, ValueError for one that would be rounded, and
-        OverflowError for one that there is no room for.
+        Raises TypeError for a value that is not a number, ValueError for a number that the column
+        would round, and OverflowError for a number that does not fit.
         """
         check_number(what, number)
         if not self.least <= number <= self.most:
@@ -117,21 +119,21 @@ class Numbers:
         return int(exact) if self.whole else exact
 
     def room(self, n: Number, floor: Number | None) -> tuple[Number, Number]:
-        """Return from what to what the value may be for ``n`` to be added: the result is held, is
-        another one, and is not below the floor if something is taken."""
+        """Return the least and the most value to which ``n`` may be added: the result fits and
+        differs from the value, and after a take it is not below the floor."""
         least, most = self.least, self.most
         if n < 0:
             least = _difference(least if floor is None else max(least, floor), n)
         else:
             most = _difference(most, n)
-        if self.digits is not None:  # a larger one would stay as it is
+        if self.digits is not None:  # a larger value would not change
             seen = abs(n) * 2 ** (self.digits - 1)
             least, most = max(least, -seen), min(most, seen)
         return least, most
 
 
 def check_number(what: str, number: object) -> None:
-    """Refuse what is no number, and those that nobody counts with."""
+    """Refuse a value that is not a number, and NaN and infinite numbers."""
     if isinstance(number, bool) or not isinstance(number, Number):
         raise TypeError(f"{what} is a number, not {type(number).__name__}: {number!r}")
     if not (number.is_finite() if isinstance(number, Decimal) else _is_finite(number)):
@@ -139,13 +141,13 @@ def check_number(what: str, number: object) -> None:
 
 
 def exact_sum(numbers: Iterable[Number]) -> Number:
-    """Return a sum, of decimals with all their digits."""
+    """Return the sum; of decimals with all their digits."""
     with localcontext(_EXACTLY):
         return sum(numbers)
 
 
 def even_parts(total: Number, parts: int) -> Sequence[Number]:
-    """Return a sum in so many parts, as even as its own last decimal allows."""
+    """Split a total into ``parts`` parts, as even as its own last decimal allows."""
     if isinstance(total, int):
         part, more = divmod(total, parts)
         return [part + 1] * more + [part] * (parts - more)

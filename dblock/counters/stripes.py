@@ -1,14 +1,14 @@
-"""A number spread over several rows, so that as many transactions change it at once.
+"""A number spread over several rows (stripes), so that several transactions change it at once.
 
 ::
 
-    a free row has enough ──> it alone is changed ──────────────────────────> done
-      └── no ──> wait for one that has enough ─────────────────────────────> done
-                   └── none has ──> look at all ── not enough in all ────────> refused
+    a free row has enough ──> change that row alone ───────────────────────> done
+      └── no ──> wait for a row that has enough ───────────────────────────> done
+                   └── none has ──> read all ── not enough in all ─────────> refused
                                       └── enough ──> lock all, even out ──> done
 
-The floor is one of the whole number. No row is ever below zero, so a row that keeps the floor by
-itself keeps it for all; and who needs more than one row has locked all of them, in one order.
+The floor applies to the whole number. No row is ever below zero, so a row that keeps the floor by
+itself keeps it for all. A change that needs more than one row locks all of them, in one order.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _START, _STRIPE = "dblock_start", "dblock_stripe"
-_NONE = -1  # the number of no stripe
+_NONE = -1  # no stripe has this number
 
-#: A row: its stripe, its value as the user's type has it, and as the database has it.
+#: A row: its stripe, its value in the user's type, and its value in the database's type.
 Row = tuple[int, Any, Any]
 
 
 def check_stripes(columns: Columns, stripes: object, floor: Number | None) -> int:
-    """Return how many stripes there are. Raises TypeError and ValueError for what cannot be."""
+    """Return the number of stripes. Raises TypeError and ValueError for an invalid one."""
     if isinstance(stripes, bool) or not isinstance(stripes, int):
         raise TypeError(f"stripes= is a number of rows, not {type(stripes).__name__}: {stripes!r}")
     if stripes < 1:
@@ -84,12 +84,12 @@ class StripedTable(SessionTable):
         self._stripes = stripes
         self._stripe: Column[Any] = list(columns.table.primary_key.columns)[1]
 
-    # --- looking -----------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------
 
     def read(
         self, transaction: BorrowedTransaction, key: Any, *, lock: bool, to_compare: bool = False
     ) -> tuple[Any, Any]:
-        """Return the sum, as the user's type has it and as the database has it."""
+        """Return the sum, in the user's type and in the database's type."""
         rows = self._rows(transaction, key, lock=lock)
         if not rows:
             raise self.no_row(key)
@@ -113,7 +113,7 @@ class StripedTable(SessionTable):
         def touch() -> ClauseElement:
             return self.updating(transaction, true(), columns.value)
 
-        if lock and self._dialect.one_writer:  # which has no lock for who only reads
+        if lock and self._dialect.one_writer:  # there only a write locks anything
             query = self.once("touch", transaction, touch).query({KEY: key})
             self.run(transaction, query)
         reading = self.once(f"rows {lock}", transaction, statement)
@@ -125,10 +125,10 @@ class StripedTable(SessionTable):
     # --- changing ----------------------------------------------------------------------------
 
     def repeated(self, transaction: BorrowedTransaction, change: Callable[[], T]) -> T:
-        """Make a change. If a deadlock undoes it, and the driver knows that there was nothing
-        before in the user's transaction, begin that anew: nothing else is lost.
+        """Make a change. If a deadlock undoes it, and the driver knows that the user's transaction
+        had no statement before, begin the transaction again: no other work is lost.
 
-        MariaDB's drivers do not know: of an answer with rows they drop what the server says of it.
+        MariaDB's drivers do not know: with a result set they drop the server's status flags.
         """
         number, start = 0, self._runtime.now()
         while True:
@@ -171,18 +171,18 @@ class StripedTable(SessionTable):
         if amount < 0 and not self._dialect.stale_reads:
             total, seen = self.read(transaction, key, lock=False)
             if total is None or seen < least:
-                return False  # and nobody was locked out to find that
+                return False  # found without locking any row
         return self._gather(transaction, key, numbers, amount, least)
 
     def _shift_one(self, transaction: BorrowedTransaction, numbers: Numbers, free: bool) -> Any:
-        """Return what changes one stripe that has room for it, the first from ``start`` on and
-        around: one that is ``free``, or whichever it is, to be waited for."""
+        """Return the statement that changes one stripe with enough room: the first from ``start``
+        on, and then from 0. With ``free`` it skips locked stripes, otherwise it waits for one."""
         columns, stripe = self.columns, self._stripe
         other = columns.table.alias("dblock_one")
         stripes = other.c[stripe.key]
 
         def chosen(*where: ColumnElement[bool]) -> ColumnElement[Any]:
-            # In the order of the primary key, for MariaDB locks whatever it sorts.
+            # In the order of the primary key, because MariaDB locks every row that it sorts.
             return (
                 select(stripes)
                 .where(other.c[columns.key.key] == bindparam(KEY, type_=columns.key.type), *where)
@@ -202,7 +202,8 @@ class StripedTable(SessionTable):
                 return rounded(value, numbers).between(least, most)
 
             there = room(other.c[columns.value.key])
-            # The last is no stripe's: of NULL MariaDB would look for all rows, and lock them.
+            # Without a stripe the number is _NONE: for NULL MariaDB would read all rows, and lock
+            # them.
             one = func.coalesce(
                 chosen(stripes >= start, there), chosen(stripes < start, there), _NONE
             )
@@ -220,7 +221,7 @@ class StripedTable(SessionTable):
         least: Number,
     ) -> bool:
         """Change the sum with all stripes locked, and even them out; False if there is no room."""
-        for _ in range(2):  # rows that came while these were waited for are seen the second time
+        for _ in range(2):  # the second read sees rows inserted while the first one waited
             rows = self._rows(transaction, key, lock=True)
             if not rows or any(seen is None for _, _, seen in rows):
                 return False
@@ -232,9 +233,9 @@ class StripedTable(SessionTable):
         return self._even_out(transaction, key, numbers, rows, exact_sum((total, amount)))
 
     def spread(self, transaction: BorrowedTransaction, key: Any) -> None:
-        """Make the rows that are missing, and even all out."""
+        """Insert the missing rows, and even all out."""
         columns, numbers = self.columns, self._exact(transaction)
-        for _ in range(2):  # as in _gather: who has locked one of the rows has all to himself
+        for _ in range(2):  # as in _gather: a transaction that has locked one row then locks all
             rows = self._rows(transaction, key, lock=True)
         if not rows:
             raise self.no_row(key)
@@ -259,8 +260,10 @@ class StripedTable(SessionTable):
         rows: list[Row],
         total: Number,
     ) -> bool:
-        """Let the stripes, which are locked, have equal parts of a sum; False if that is more than
-        they hold. Those beyond the number of stripes are emptied."""
+        """Split a total evenly over the stripes, which are locked; False if it does not fit.
+
+        Rows beyond the number of stripes are set to 0.
+        """
         kept = [row for row in rows if row[0] < self._stripes] or rows
         parts = dict(zip((row[0] for row in kept), even_parts(total, len(kept)), strict=True))
         if max(parts.values()) > numbers.most:
@@ -291,7 +294,7 @@ class StripedTable(SessionTable):
         return numbers
 
     def _not_one(self, key: Any, what: str) -> MultipleResultsFound:
-        """Return the error for a table whose primary key is not what the metadata says."""
+        """Return the error for a table whose primary key differs from the metadata's."""
         columns = self.columns
         return MultipleResultsFound(
             f"several rows of {columns.table.name} with {columns.key.name} {key!r} and the same "
@@ -299,8 +302,8 @@ class StripedTable(SessionTable):
         )
 
     def _start(self, transaction: BorrowedTransaction) -> int:
-        """Return the stripe to begin with: at random, and the same within a transaction, which
-        would wait for others with a stripe of its own locked."""
+        """Return the stripe to begin with: a random one, but the same within a transaction. With a
+        second stripe the transaction would wait for others while it has its own stripe locked."""
         transaction_of, start = transaction.connection.info.get(_START, (None, 0))
         if transaction_of is not None and transaction_of() is transaction.root:
             return int(start)

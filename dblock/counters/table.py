@@ -1,4 +1,4 @@
-"""Where a counter counts: which columns those are, what they hold, and the statements over them."""
+"""A counter's columns in the user's table, the numbers they hold, and the statements over them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Transaction = TypeVar("Transaction", bound=TableTransaction)
 
-#: Of tables of the user's in one database: the types that their columns have there.
+#: The user's tables in one database, with the types that their columns have there.
 Types = WeakKeyDictionary[Table, dict[str, "TypeEngine[Any]"]]
 
 #: Parameters of the statements.
@@ -47,7 +47,7 @@ LEAST, MOST = "dblock_least", "dblock_most"
 
 @dataclass(frozen=True)
 class Columns:
-    """What is counted in a table, the column that finds its row, and that of its version."""
+    """A counter's columns in one table: the value, the key that finds its row, and the version."""
 
     value: Column[Any]
     key: Column[Any]
@@ -86,17 +86,18 @@ class Columns:
 
     @property
     def compared(self) -> Column[Any]:
-        """What tells whether a row has changed since it was read."""
+        """The column whose value changes with each change of a row."""
         return self.value if self.version is None else self.version
 
     def row(self, key: Any) -> str:
-        """Say which number is meant."""
+        """Name the number in an error."""
         return f"{self.value} of {self.key.name} {key!r}"
 
     def check_unique(self) -> None:
-        """Raise ValueError for a key that several rows may have, as far as the table tells.
+        """Raise ValueError for a key that several rows may have, by the table's metadata.
 
-        A table without a primary key tells nothing: then the statements find out.
+        The metadata of a table without a primary key says nothing about that. Then the statements
+        check it.
         """
         key, table = self.key, self.table
         if key.unique or not table.primary_key.columns:
@@ -114,8 +115,8 @@ class Columns:
             )
 
     def expire(self, session: Borrowable, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Let the ORM read rows anew, by their primary keys: it does not see what was done below
-        it."""
+        """Make the ORM read rows again, by their primary keys: it does not notice statements that
+        run below it."""
         if self.attribute is None:
             return
         found = session() if isinstance(session, scoped_session) else session
@@ -133,8 +134,11 @@ class Columns:
 
 
 class CounterTable(ABC, Generic[Transaction]):
-    """The statements of one counter. They run in transactions of the user's, and none waits there
-    for longer than the user's own do, but for the policy's tries."""
+    """The statements of one counter.
+
+    They run in the user's transactions. Each waits as long there as the user's own statements do,
+    and the policy may repeat it.
+    """
 
     #: Whether a change may take several statements, and so a transaction around them.
     several: ClassVar[bool] = False
@@ -142,8 +146,8 @@ class CounterTable(ABC, Generic[Transaction]):
     def __init__(
         self, database: Database, types: Types, columns: Columns, retry: RetryPolicy
     ) -> None:
-        # What they are now: in a test other locks may take the database's place, but a counter
-        # stays with the user's own table.
+        # The objects of the present database: in a test other locks may replace the database, but a
+        # counter stays with the user's own table.
         self._dialect = database.dialect
         self._runtime = database.runtime
         self._whereabouts = database.whereabouts
@@ -151,7 +155,7 @@ class CounterTable(ABC, Generic[Transaction]):
         self._retry = retry
         self.columns = columns
         self._numbers: dict[str, Numbers] = {}
-        #: By the driver that they are written for, what they do, and in which schemas.
+        #: The keys are the driver, the statement's name, and the schemas.
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
 
     @abstractmethod
@@ -160,15 +164,15 @@ class CounterTable(ABC, Generic[Transaction]):
 
     @abstractmethod
     def kind(self, transaction: Transaction, column: Column[Any]) -> Numbers:
-        """Return which numbers a column holds."""
+        """Return the numbers that a column holds."""
 
     def expire(self, session: Any, key: Any) -> None:
-        """Let those who have read what was changed read it anew."""
+        """Make the session read the changed row again, if it has read it before."""
 
-    # --- what the columns hold ---------------------------------------------------------------
+    # --- the columns' numbers ----------------------------------------------------------------
 
     def numbers(self, transaction: Transaction, column: Column[Any]) -> Numbers:
-        """Return which numbers a column holds, as is found out once."""
+        """Return the numbers that a column holds; they are found out once."""
         found = self._numbers.get(column.name)
         if found is None:
             found = self._numbers[column.name] = self.kind(transaction, column)
@@ -187,18 +191,18 @@ class CounterTable(ABC, Generic[Transaction]):
     def read(
         self, transaction: Transaction, key: Any, *, lock: bool, to_compare: bool = False
     ) -> tuple[Any, Any]:
-        """Return the value, and what tells whether it has changed since; ``to_compare`` that."""
+        """Return the value, and the value of :attr:`.Columns.compared`, with ``to_compare`` in the
+        database's type."""
         columns = self.columns
 
         def statement() -> ClauseElement:
             seen: ColumnElement[Any] = columns.compared
-            if to_compare:  # by the type it has there: a model's may round it
+            if to_compare:  # in the database's type: the model's type may round it
                 seen = type_coerce(seen, self.numbers(transaction, columns.compared).type)
             reading = select(columns.value.label("value"), seen.label("seen")).where(
                 columns.key == bindparam(KEY, type_=columns.key.type)
             )
-            # With a lock also because there is no other way to the newest row under InnoDB's
-            # REPEATABLE READ.
+            # The lock is also the only way to read the newest row under InnoDB's REPEATABLE READ.
             return reading.with_for_update() if lock else reading
 
         query = self.once(f"read {lock} {to_compare}", transaction, statement)
@@ -237,7 +241,7 @@ class CounterTable(ABC, Generic[Transaction]):
         least: Number,
         most: Number,
     ) -> bool:
-        """Add an amount to a value from ``least`` to ``most``; False if there is none."""
+        """Add an amount to a value from ``least`` to ``most``; False if no row has such a value."""
         if least > most:  # no number of this column is between them
             return False
 
@@ -247,7 +251,7 @@ class CounterTable(ABC, Generic[Transaction]):
             amount, least, most = (
                 bindparam(name, type_=numbers.type) for name in (AMOUNT, LEAST, MOST)
             )
-            # About the value as it is, so that nothing is computed that the column cannot hold.
+            # The condition is on the old value, so that no result overflows the column's type.
             room = rounded(value, numbers).between(least, most)
             new = rounded(value + amount, numbers)
             return self.updating(transaction, and_(room, self.alone()), new)
@@ -257,7 +261,7 @@ class CounterTable(ABC, Generic[Transaction]):
         return self.run(transaction, compiled.query(values)).matched > 0
 
     def set(self, transaction: Transaction, key: Any, seen: Number, new: Number) -> bool:
-        """Set a row that is still as seen; False if none is."""
+        """Set the value of a row that is still as seen; False if it has changed."""
 
         def statement() -> ClauseElement:
             compared = self.columns.compared
@@ -272,15 +276,15 @@ class CounterTable(ABC, Generic[Transaction]):
         return self.run(transaction, compiled.query(values)).matched == 1
 
     def alone(self) -> ColumnElement[bool]:
-        """Return the condition that one row has the key. Else all of them would be changed, where
-        the database has no such constraint, or a table of several parts has one for each."""
+        """Return the condition that exactly one row has the key. Without a unique constraint in the
+        database, or with one for each partition only, a change would apply to several rows."""
         columns = self.columns
         other = columns.table.alias("dblock_other")
         found = other.c[columns.key.key] == bindparam(KEY, type_=columns.key.type)
         many = select(func.count().label("rows")).select_from(other).where(found)
         if self._dialect.stale_reads:
-            # InnoDB locks what a change reads, shared unless it is told otherwise. Two that both
-            # had that would wait for each other.
+            # InnoDB locks the rows that a change reads, with shared locks by default. Two
+            # transactions with shared locks would wait for each other.
             many = many.with_for_update()
         return many.scalar_subquery() == 1
 
@@ -299,7 +303,7 @@ class CounterTable(ABC, Generic[Transaction]):
     def once(
         self, name: str, transaction: Transaction, make: Callable[[], ClauseElement]
     ) -> Compiled:
-        """Return a statement as the driver wants it: built once, sent without Core's share."""
+        """Return a compiled statement. It is built once, and runs without SQLAlchemy Core."""
         schemas = transaction.schemas
         key = transaction.driver.package, name, tuple(schemas.items()) if schemas else ()
         found = self._compiled.get(key)
@@ -310,11 +314,11 @@ class CounterTable(ABC, Generic[Transaction]):
         return found
 
     def rows(self, transaction: Transaction, query: Compiled, key: Any) -> Sequence[Sequence[Any]]:
-        """Run a query for the rows of a key."""
+        """Run a query, and return the rows of a key."""
         return self._retried(partial(transaction.rows, query, {KEY: key}))
 
     def record(self, transaction: Transaction, key: str) -> bool:
-        """Record the key of a change, in a table of dblock's; False if it is on record."""
+        """Record the key of a change in dblock's own table; False if it is on record already."""
         self._whereabouts.find(transaction)
         while True:
             apply = partial(transaction.execute, self._dialect.apply(key))
@@ -337,9 +341,9 @@ class CounterTable(ABC, Generic[Transaction]):
         return self._retry.sleep_after(f"<Counter {self.columns}>", number, elapsed, left)
 
     def _retried(self, do: Callable[[], T], *, ours: bool = False) -> T:
-        """Run a statement, again where a wait for the row ended it and nothing else.
+        """Run a statement, and repeat it if only its wait for the row ended.
 
-        ``ours`` says that it is about a table of dblock's.
+        ``ours`` says that the statement uses one of dblock's own tables.
         """
         number, start = 0, self._runtime.now()
         while True:
@@ -358,7 +362,7 @@ class CounterTable(ABC, Generic[Transaction]):
 
 
 class SessionTable(CounterTable[BorrowedTransaction]):
-    """One in transactions of SQLAlchemy's."""
+    """A counter's statements in SQLAlchemy's transactions."""
 
     def borrow(
         self, session: Borrowable, *, locking: bool = False, changing: bool = True
@@ -381,8 +385,8 @@ class SessionTable(CounterTable[BorrowedTransaction]):
         return transaction
 
     def kind(self, transaction: BorrowedTransaction, column: Column[Any]) -> Numbers:
-        """By its type in the database, and by its type here where that says nothing (SQLite's
-        columns without one, PostgreSQL's domains of NUMERIC)."""
+        """Return the numbers of the column's type in the database. If that type says nothing
+        (SQLite's columns without a type, PostgreSQL's domains of NUMERIC), use the metadata's."""
         types, table = self._types, self.columns.table
         if table not in types:
             types[table] = self._retried(partial(transaction.types, table))
@@ -390,17 +394,17 @@ class SessionTable(CounterTable[BorrowedTransaction]):
         while isinstance(kind, DOMAIN):
             kind = kind.data_type
             if isinstance(kind, Numeric) and not isinstance(kind, Float):
-                kind = None  # SQLAlchemy does not tell how many digits a domain's has
+                kind = None  # SQLAlchemy does not show how many digits a domain has
         if kind is None or isinstance(kind, NullType):
             kind = column.type
         return Numbers.of(str(column), kind, self._dialect.dynamic_types)
 
     def expire(self, session: Borrowable, key: Any) -> None:
-        """Let the ORM read what was changed anew."""
+        """Make the ORM read the changed row again."""
         self.columns.expire(session, [(key,)])
 
     def write(self, transaction: BorrowedTransaction, statement: Executable, rows: Any) -> None:
-        """Run a statement that is not sent often."""
+        """Run a statement through SQLAlchemy Core, which is slower; it is rare."""
         self._retried(partial(transaction.execute_core, statement, rows))
 
 

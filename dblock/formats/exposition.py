@@ -96,7 +96,7 @@ def _metrics(states: list[LockState], runs: list[RunState], limit: int) -> Itera
 
 
 def _held(state: LockState) -> float | None:
-    """Return for how long a lease has been held, by the database's clock."""
+    """Return the seconds since a lease was acquired, by the database's clock."""
     if not state.held or state.acquired_at is None or state.expires_at is None:
         return None
     assert state.remaining is not None

@@ -1,4 +1,4 @@
-"""States of names and runs of jobs as JSON has them, in the command line and the lock service."""
+"""States of names and runs of jobs as JSON objects, for the command line and the lock service."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..lock_state import LockState, RowLockState, RunState
 
 
 def state_object(state: LockState) -> dict[str, Any]:
-    """Return what JSON says of a name: nothing about a hold that was released."""
+    """Return a name's state as an object for JSON, without a hold that was released."""
     leased = state.status not in ("free", "locked", "full")
     return {
         "name": state.name,
@@ -35,7 +35,7 @@ def state_object(state: LockState) -> dict[str, Any]:
 
 
 def run_object(run: RunState) -> dict[str, Any]:
-    """Return what JSON says of a run."""
+    """Return a run as an object for JSON."""
     return {
         "slot": run.slot or None,
         "owner": run.owner,

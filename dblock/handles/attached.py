@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class AttachedLease(Lease):
     """A lease that goes on with a detached hold, made by :meth:`Locks.attach`.
 
-    ``with`` and :meth:`acquire` attach the hold. Nobody is waited for, so :meth:`acquire` returns
-    True or raises: LockLost if the hold is over, or goes on elsewhere; OutcomeUnknown if no reply
-    came. Everything else is as with any :class:`Lease`.
+    ``with`` and :meth:`acquire` attach the hold. They do not wait for another holder, so
+    :meth:`acquire` returns True or raises: LockLost if the hold is over, or goes on elsewhere;
+    OutcomeUnknown if no reply came. Everything else is as with any :class:`Lease`.
     """
 
     def __init__(self, database: Database, options: LeaseOptions, detached: Detached) -> None:
@@ -48,7 +48,7 @@ class AttachedLease(Lease):
             hold = self._hold(held, token)
             self._keep(hold, start)
         except BaseException as error:
-            if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been attached
+            if not isinstance(error, DBLockError):  # e.g. KeyboardInterrupt: it may be attached
                 self._runtime.undo(error, partial(self._undo, hold, request, orphaned, []))
             raise
         return None

@@ -1,4 +1,4 @@
-"""What every lock's handle has in common: threading.Lock's verbs, ``with``, and decorating."""
+"""The base classes of all locks' handles: threading.Lock's methods, ``with``, and decorating."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Handle(ABC):
-    """A lock that can be taken and given back."""
+    """A lock that can be acquired and released."""
 
     def __init__(self, wait: Seconds | None, runtime: Runtime) -> None:
         self.wait = None if wait is None else check_wait(wait)
@@ -39,7 +39,8 @@ class Handle(ABC):
 
     @abstractmethod
     def try_within(self, wait: float | None) -> NotAcquired | None:
-        """Take the lock, waiting as long; return the refusal, for the caller to raise or not."""
+        """Take the lock, waiting up to ``wait`` seconds; return the refusal, which the caller may
+        raise."""
 
     @abstractmethod
     def release(self) -> None: ...
@@ -65,7 +66,7 @@ class Handle(ABC):
         except DBLockError as failure:
             if error is None:
                 raise
-            # The body's own error goes on; it tells of the loss too, where it is not that loss.
+            # The body's own error goes on, with a note about the loss, unless it is the loss.
             if failure is not error:
                 error.add_note(f"{type(failure).__name__} at the end of {self!r}: {failure}")
 
@@ -97,7 +98,7 @@ class Handle(ABC):
             if refusal is not None:
                 log_skipped(function, refusal)
                 return None
-            with contextlib.ExitStack() as taken:  # as `with self`, which would take it again
+            with contextlib.ExitStack() as taken:  # `with self` would take the lock a second time
                 taken.push(self)
                 return function(*args, **kwargs)
 
@@ -105,7 +106,7 @@ class Handle(ABC):
 
 
 class SingleHandle(Handle):
-    """The lock of one name, whose attempts are told of."""
+    """The lock of one name; its attempts are events."""
 
     strategy: ClassVar[str]
     name: str
@@ -113,7 +114,7 @@ class SingleHandle(Handle):
     _refused_for: tuple[str | None, int] | None = None
 
     def try_within(self, wait: float | None) -> NotAcquired | None:
-        """Take it, waiting up to ``wait`` seconds; return the refusal, if it was refused."""
+        """Take the lock, waiting up to ``wait`` seconds; return the refusal, if there is one."""
         if at_the_end():
             take_over()
         start = self._runtime.now()
@@ -142,7 +143,7 @@ class SingleHandle(Handle):
 
 
 class Silent(SingleHandle, ABC):
-    """A handle that another one takes for itself: no event tells of its attempts and its holds."""
+    """A handle that another handle uses inside: its attempts and holds are no events."""
 
     def _tell(self, *event: object, **how: object) -> None:
         pass

@@ -88,8 +88,8 @@ class Job:
     def begin(self, slot: str) -> Running | None:
         """Record that a run begins. The caller holds the lease.
 
-        If the job has succeeded in the slot, give the lease back and return None. Raises LockLost
-        if the lease is lost by now.
+        If the job has succeeded in the slot, release the lease and return None. Raises LockLost if
+        the lease is lost by now.
         """
         since = self.database.runtime.now()
         run = JobRun(self.lease.name, slot, self.lease.fence)
@@ -110,7 +110,7 @@ class Job:
         return None
 
     def last_run(self) -> RunState | None:
-        """Return the run that began last, on whichever host; None if none is on record."""
+        """Return the run that began last, on any host; None if none is on record."""
         database = self.database
         return database.run(
             job_runs.last(database.dialect, self.lease.name, database.runtime.now())
@@ -137,7 +137,7 @@ class Running:
         database.run(job_runs.end(database.dialect, self.run, status, patience, now))
 
     def release(self, lost: int = FAILED) -> None:
-        """Give the lease back, or let it run out if the run keeps the name for longer.
+        """Release the lease, or let it expire later if the run keeps the name for longer.
 
         If the lease turns out to be lost, the run has not succeeded: it gets the status ``lost``.
         """
@@ -150,7 +150,7 @@ class Running:
             raise
 
     def end(self, status: int = SUCCEEDED) -> None:
-        """Record the status and give the lease back, even if the caller is cancelled meanwhile."""
+        """Record the status and release the lease, even if the caller is cancelled meanwhile."""
 
         def end() -> None:
             try:
@@ -194,7 +194,7 @@ class CronJob(Protocol[P, T_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T_co | None: ...
 
     def last_run(self) -> RunState | None:
-        """Return the run that began last, on whichever host; None if none is on record."""
+        """Return the run that began last, on any host; None if none is on record."""
 
 
 class Cron:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..holding.database import Database
 
 
-#: The TTL in seconds, at most, of what a handle has waited for, until the token has it.
+#: Seconds: the longest TTL of the hold of a handle that waits for a token, until the token has it.
 HAND_OVER = 10.0
 
 
@@ -55,7 +55,7 @@ class DetachedHold:
 
 
 class ByToken(ABC):
-    """What is taken by a token alone: what leases and semaphores have in common."""
+    """The base of leases and semaphores that are taken by a token alone."""
 
     strategy: ClassVar[str]
 
@@ -63,7 +63,7 @@ class ByToken(ABC):
         self.name = options.name
         #: The secret that is the hold.
         self.token = token
-        #: The text that tells people who the holder is.
+        #: The holder's owner label, for people.
         self.owner = owner
         self._database = database
         self._runtime = database.runtime
@@ -106,8 +106,8 @@ class ByToken(ABC):
             return self._hold(attempt, answer, start)
         if wait == 0 and self._asks_itself:
             raise self._refusal(attempt, answer)
-        # It waits with a token that nobody else knows. So what it gets can be given back if the
-        # caller is cancelled, although the caller may have asked again with its own token.
+        # The handle waits with a token that no client knows. So if the caller is cancelled, the
+        # handle can release its hold even if the caller asks again with its own token.
         brief = plan(min(ttl, HAND_OVER), False)
         waiting = self._waiting(self._options._replace(plan=brief))
         left = None if wait is None else max(0.0, start + wait - self._runtime.now())
@@ -115,17 +115,17 @@ class ByToken(ABC):
         if refusal is None:
             # A caller that is cancelled from here on leaves a hold, which expires.
             handed = self._runtime.finish(partial(waiting.hand_over, attempt))
-            assert handed is not None  # it is waited for
+            assert handed is not None  # `finish` waits for the result
             return self._hold(attempt, handed, start)
-        # Perhaps by the same token: another call with it came first.
+        # The name may have been refused because another call took it with the same token.
         answer = self._take_now(attempt)
         if isinstance(answer, Held):
             return self._hold(attempt, answer, start)
         raise refusal
 
-    # --- what is different for each ----------------------------------------------------------
+    # --- what the subclasses define ----------------------------------------------------------
 
-    #: Whether a name that is free is granted to the token, and not to a handle in its stead.
+    #: Whether a free name is granted to the token itself, and not first to a handle for the token.
     _asks_itself: ClassVar[bool] = True
 
     @abstractmethod
@@ -144,7 +144,7 @@ class ByToken(ABC):
     # --- inside ------------------------------------------------------------------------------
 
     def _deadline(self) -> Deadline:
-        """Return the deadline of a try that waits for nobody, and settles what became of it."""
+        """Return the deadline of a try that does not wait, but settles a lost reply."""
         now = self._runtime.now()
         return Deadline(now, 0.0, self._database.timeouts.socket, now)
 
@@ -184,13 +184,13 @@ class DetachedLease(ByToken):
         guarded: bool = False,
     ) -> None:
         super().__init__(database, options, token, owner)
-        self._proclaimed = Doubt()  # values that had no reply
-        #: A transaction may be open that is guarded with the hold.
+        self._proclaimed = Doubt()  # values without a reply
+        #: A transaction that is guarded with the hold may be open.
         self._guarded = guarded
 
     def _attempt(self, ttl: float) -> TokenAttempt:
-        # Most names have a row. The statement for those without one would take a hold that the
-        # token has already for a new one.
+        # Most names have a row. The statement for names without a row would report a hold that the
+        # token has already as a new one.
         request = LeaseRequest(self.name, self.token, self.owner, ttl, known=True)
         return TokenAttempt(self._database.dialect, request, self._deadline())
 
@@ -209,7 +209,7 @@ class DetachedLease(ByToken):
 
     @property
     def _proof(self) -> str:
-        """The token as the tables have it."""
+        """The token in the form in which the tables store it."""
         return self.token
 
     def renew(self, ttl: Seconds = 30.0) -> DetachedHold:
@@ -283,7 +283,7 @@ class DetachedLease(ByToken):
 class DetachedSharedLease(DetachedLease):
     """A share of a name by its token alone, made by :meth:`Locks.detached` with ``shared=True``.
 
-    See :class:`DetachedLease`, and :class:`SharedLease` for what readers share.
+    See :class:`DetachedLease`; :class:`SharedLease` describes the share.
     """
 
     strategy = "shared"
@@ -345,16 +345,16 @@ class DetachedSemaphore(ByToken):
         return self._waiting(self._options)._refusal(refused, attempt, 0.0)
 
 
-# --- what waits in the stead of a token ------------------------------------------------------
+# --- handles that wait for a token -----------------------------------------------------------
 
 
 class _Waiting(Protocol):
-    """A handle that waits with a token of its own."""
+    """A handle that waits with a token of its own, for the client's token."""
 
     def try_within(self, wait: float | None) -> NotAcquired | None: ...
 
     def hand_over(self, attempt: TokenAttempt) -> Held:
-        """Let the hold go on with the token of an attempt."""
+        """Move the hold to the token of an attempt."""
 
 
 class _WaitingLease(Silent, Lease):
@@ -376,7 +376,7 @@ class _WaitingLease(Silent, Lease):
 
 class _WaitingSharedLease(Silent, SharedLease):
     def hand_over(self, attempt: TokenAttempt) -> Held:
-        """Join the readers with the token as well, past the waiters: this handle waits no more."""
+        """Join the readers with the client's token too, past the waiters: the handle has waited."""
         assert isinstance(attempt, TokenSharedAttempt)
         attempt.past = True
         try:

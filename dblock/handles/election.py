@@ -1,4 +1,4 @@
-"""Election: of the processes that campaign for a name one leads, and the others know who."""
+"""Election: one of the processes that campaign for a name leads, and the others can observe it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 VALUE_MAX = 8 * 1024
-#: How deep its lists and objects are nested at most.
+#: The most levels to which a value's lists and objects may be nested.
 DEPTH_MAX = 100
-# Seconds before who campaigns for ever tries again, if the database is away: so many, and up to as
-# many more by chance.
+# Seconds, plus up to the same time at random: the pause before an endless campaign tries again
+# after it could not reach the database.
 PAUSE = 1.0
 
 _log = logging.getLogger("dblock")
@@ -46,7 +46,7 @@ class Leadership(Lease):
     def __init__(self, database: Database, options: LeaseOptions) -> None:
         super().__init__(database, options)
         self._entered = False
-        self._proclaimed = Doubt()  # values that had no reply
+        self._proclaimed = Doubt()  # values without a reply
 
     def __repr__(self) -> str:
         return f"<Leadership {self.name!r} ttl={self.ttl:g} {'held' if self.held else 'not held'}>"
@@ -67,10 +67,11 @@ class Leadership(Lease):
         )
 
     def begin(self, wait: float | None) -> NotAcquired | None:
-        """Win the term, waiting as long; return the refusal. Not part of the public surface."""
+        """Win the term, waiting up to ``wait`` seconds; return the refusal. Not part of the public
+        surface."""
         refusal = super().try_within(wait)
         if refusal is None:
-            # Those who observe are told of the term with this. It is one without it too.
+            # This statement notifies observers of the term. The term is valid without it too.
             try:
                 self._proclaim("null", self._database.dialect.timing.leaving)
             except BaseException as error:
@@ -137,9 +138,9 @@ class Leadership(Lease):
             super().leave()
         except NotHeld:
             term = self._holds.last
-            if term is None or not term.ended:  # it is the parent process's
+            if term is None or not term.ended:  # the term belongs to the parent process
                 raise
-            if term.loss is not None:  # resigning found that out
+            if term.loss is not None:  # resigning found the loss
                 raise term.loss from None
 
     def release(self, after: Seconds = 0.0) -> None:
@@ -151,7 +152,7 @@ class Leadership(Lease):
     def _end(self, hold: LeaseHold, after: float = 0.0) -> None:
         super()._end(hold, after)
         database = self._database
-        # Whoever is not called finds it out when it looks.
+        # An observer that gets no notification finds the change when it polls.
         with contextlib.suppress(DBLockError):
             patience = database.dialect.timing.leaving
             database.run(election.call(database.dialect, self.name, patience, self._runtime.now()))
@@ -171,7 +172,7 @@ class Election:
     Threads can share an Election. Each campaign is for a separate term.
     """
 
-    #: Its terms, for subclasses.
+    #: The class of its terms; the asyncio subclass overrides it.
     term_class: type[Leadership] = Leadership
 
     def __init__(self, database: Database, options: LeaseOptions) -> None:
@@ -253,10 +254,10 @@ class Election:
                 with term:
                     return work(term)
             except LockLost:
-                if not term.lost.is_set():  # it is another lock's
+                if not term.lost.is_set():  # another lock of the user's was lost
                     raise
 
-    # --- looking -----------------------------------------------------------------------------
+    # --- observing ---------------------------------------------------------------------------
 
     def leader(self) -> Leader | None:
         """Return the current leader, by the database's clock, or None. One round trip."""
@@ -328,7 +329,7 @@ def _is_deeper(value: Any, most: int) -> bool:
 
 def check_value(value: Any) -> str:
     """Return what a leader proclaims as JSON."""
-    if _is_deeper(value, DEPTH_MAX):  # observers have to read it, on whatever stack they have
+    if _is_deeper(value, DEPTH_MAX):  # observers parse it, and their stacks may be smaller
         raise ValueError(f"a value is nested at most {DEPTH_MAX} deep")
     text = check_json("a value", value)
     if len(text) > VALUE_MAX:

@@ -73,7 +73,7 @@ class Lease(SingleHandle):
     strategy = "lease"
     #: Whether others may share it, as a :class:`SharedLease`.
     _shares = False
-    #: Whose last hold was detached: the end of their ``with`` gives nothing back.
+    #: The callers whose last hold was detached: the end of their ``with`` releases nothing.
     _detached: WeakSet[CallerHolds] | None = None
 
     def __init__(self, database: Database, options: LeaseOptions) -> None:
@@ -94,13 +94,14 @@ class Lease(SingleHandle):
         state = "held" if self.held else "not held"
         return f"<Lease {self.name!r} ttl={self.ttl:g} {state}>"
 
-    # --- taking and giving back --------------------------------------------------------------
+    # --- acquire and release -----------------------------------------------------------------
 
     def _try_within(self, wait: float | None) -> NotAcquired | None:
         """Take the lease, waiting up to ``wait`` seconds. One round trip when the name is free.
 
         Raises DeadlockDetected when this thread would wait for itself, OutcomeUnknown when the
-        reply was lost and could not be found out, Unavailable when the database is away.
+        reply was lost and dblock could not find out the outcome, Unavailable when the database is
+        away.
         """
         callers, options = self._database.callers, self._options
         if options.reentrant:
@@ -122,19 +123,21 @@ class Lease(SingleHandle):
             self.name, token, owner, plan.first, plan.short, names.known(self.name), self._shares
         )
         start = self._runtime.now()
-        waiters: list[Waiter] = []  # one, once it was refused
+        waiters: list[Waiter] = []  # has one once the caller has to wait
 
         def waiter() -> Waiter:
             waiters.append(self._database.waiter(self.name, self.strategy, start, options.label))
             return waiters[0]
 
         wait_strategy = options.retry.wait
-        # One waiter of this process stands in the database for all that look as often as it does.
+        # Only one of this process's waiters with the same poll interval is in the database's queue.
+        # So waiters with another interval need a local queue of their own.
         often = None if wait_strategy is None else how_often(wait_strategy)
         line = self.name, often, options.fair
         place = None if wait == 0 else contenders.local_queue.first_place(line)
-        # A reader asks before it waits, if nobody of this process does: it may join others. It
-        # waits where it can do so: in the name's queue, not in the server.
+        # A reader asks before it waits, if no caller of this process is waiting: it may join the
+        # present readers. It never waits in the server, only in the name's queue, where it polls
+        # and can join them.
         hot = wait != 0 and (place is None or (not self._shares and names.hot(self.name, start)))
         in_server = self._database.dialect.can_wait_in_server and wait != 0 and not self._shares
         user_lock = contenders.user_locks.user_lock(hot) if in_server else None
@@ -162,7 +165,7 @@ class Lease(SingleHandle):
                 hold = self._hold(outcome, request.token, user_lock)
                 names.note(self.name, outcome.contended, hold.since)
                 if outcome.group is not None:
-                    names.note_refusal(self.name)  # it is looked at first the next time
+                    names.note_refusal(self.name)  # the next acquire reads the name first
                 self._keep(hold, start)
             if waiters:
                 self._database.withdraw(waiters[0])
@@ -198,7 +201,7 @@ class Lease(SingleHandle):
         )
 
     def _keep(self, hold: LeaseHold, start: float) -> None:
-        """Take a new hold down, have it renewed, and tell of it."""
+        """Register a new hold: with this handle, with the keeper, with listeners."""
         self._holds.add(hold)
         if self._detached:
             self._forget_detached()
@@ -212,18 +215,18 @@ class Lease(SingleHandle):
         orphaned: list[Query[bool]],
         waiters: list[Waiter],
     ) -> None:
-        """Leave nothing of an acquire whose caller never heard of it."""
+        """Undo an acquire whose caller was interrupted before it got the lease."""
         self._unkeep(hold)
         self._abandon(request, orphaned, waiters)
 
     def _unkeep(self, hold: LeaseHold | None) -> None:
-        """Undo that, for a caller that was interrupted and never had it."""
+        """Unregister the hold of a caller that was interrupted before it got the hold."""
         if hold is not None:
             self._holds.take(hold, Change.ABANDONED)
             self._database.keeper().drop(hold)
 
     def _last(self, at_least: float) -> None:
-        """Let holds last so long from their start, whatever becomes of this process."""
+        """Let holds last ``at_least`` seconds from their start, even if this process dies."""
         plan = replace(self._options.plan, at_least=at_least)
         self._options = self._options._replace(plan=plan)
 
@@ -255,7 +258,7 @@ class Lease(SingleHandle):
         """
         length = self.ttl if ttl is None else check_ttl(ttl)
         text = self._runtime.finish(partial(self._detach, length))
-        assert text is not None  # it is waited for
+        assert text is not None  # `finish` waits for the result
         return text
 
     def _detach(self, ttl: float) -> str:
@@ -271,7 +274,7 @@ class Lease(SingleHandle):
         return f"{hold.token}.{hold.lease.fence}.{self.name}"
 
     def leave(self) -> None:
-        """End the ``with`` block's hold; one that was detached goes on elsewhere."""
+        """End the ``with`` block's hold, unless it was detached and goes on elsewhere."""
         if self._detached and self._forget_detached():
             return
         self.release()
@@ -303,11 +306,11 @@ class Lease(SingleHandle):
             raise self._lose(hold, loss, ending=True) from loss.__cause__
         except BaseException as failure:
             over = hold.loss is not None or hold.lease.term.over(now)
-            if over and isinstance(failure, DBLockError):  # a loss is told before all else
+            if over and isinstance(failure, DBLockError):  # a loss matters more than the failure
                 raise self._lose(hold, hold.ran_out(), ending=True) from failure
             told = isinstance(failure, DBLockError) and not isinstance(failure, OutcomeUnknown)
             hold.in_doubt = hold.in_doubt or not (told or after)
-            self._holds.put_back(hold)  # for another try with its token
+            self._holds.put_back(hold)  # so that the caller can try again with the same token
             raise
         if hold.loss is not None:
             raise hold.loss
@@ -316,7 +319,7 @@ class Lease(SingleHandle):
         self._tell(Kind.RELEASED, hold.since)
 
     def _give_back(self, hold: LeaseHold, after: float, now: float) -> None:
-        # It is renewed no more, whatever becomes of the release.
+        # The keeper no longer renews it, whether the release succeeds or not.
         self._database.keeper().drop(hold)
         hold.end(self._database.dialect.timeouts.socket, now)
         with_user_lock = hold.user_lock is not None and hold.user_lock.kept
@@ -362,7 +365,7 @@ class Lease(SingleHandle):
             length = hold.schedule.length(now, length)
             asked = Term(now, length)
             if asked.deadline < held.term.deadline:
-                # From when it is sent the expiry may be the earlier one, whatever comes back.
+                # Once the renewal is sent, the earlier expiry may apply, whatever the reply is.
                 self._database.keeper().moved(hold, asked)
             renewal = Asked(Renewal(self.name, hold.token, length), held)
             try:
@@ -491,16 +494,16 @@ class Lease(SingleHandle):
         return self._holds.find()
 
     def _lose(self, hold: LeaseHold, loss: LockLost, *, ending: bool = False) -> LockLost | NotHeld:
-        """Take note of a loss found out here, in the user's thread; return the error to raise.
+        """Record a loss that was found here, in the user's thread; return the error to raise.
 
-        A hold that is being given back here is not lost: its row is free by our own release. The
-        release itself, which is ``ending`` it, is who finds out if it was lost before.
+        While this handle releases the hold, a loss that another call finds is ignored: our own
+        release may have freed the row. Only the release itself (``ending``) reports a loss then.
         """
         if hold.ended and not ending:
             return hold.loss or self._holds.not_held()
         self._database.keeper().drop(hold)
         if hold.lose(loss):
-            hold.on_danger = None  # which may be about to be called
+            hold.on_danger = None  # the keeper may be about to call it
             self._tell(Kind.LOST, hold.since, loss)
             if self._options.on_lost is not None:
                 guarded(partial(self._options.on_lost, loss))
@@ -514,13 +517,15 @@ class Lease(SingleHandle):
         waiters: list[Waiter],
         find: Find | None = None,
     ) -> None:
-        """Give back what an interrupted acquire may have been granted; if that fails it expires.
+        """Release the hold that an interrupted acquire may have been granted; if that fails it
+        expires.
 
-        ``orphaned`` ends the session that its last statement may still come to. ``find`` looks for
-        what it was granted, where that is not known by its name.
+        ``orphaned`` has the queries that end the sessions in which its last statement may still
+        run. ``find`` locates the slot that was granted; only a semaphore needs it.
         """
         database = self._database
-        # Nobody waits for it as long as a lease; but it can go on where nobody has to wait.
+        # A caller should not wait for this as long as a TTL. If the runtime runs it in the
+        # background, no caller waits, so it may try that long.
         patience = request.ttl if self._runtime.lingers else database.timeouts.connect
 
         def abandon() -> None:

@@ -64,7 +64,8 @@ class MultiLock(Handle):
                 with contextlib.suppress(DBLockError):
                     self.release()
                 raise
-            # A lease ran out while the others were waited for: all or nothing, so once more.
+            # A lease expired during the wait for the other locks. The caller gets all or none, so
+            # release all and try again.
             with contextlib.suppress(DBLockError):
                 self.release()
 
@@ -106,6 +107,6 @@ def _overdue(lease: Lease) -> bool:
 
 
 def _let_go(lock: Lease | RowLock) -> None:
-    """Give one lock back because another was refused; its own loss does not matter any more."""
+    """Release one lock because another was refused; its own loss does not matter any more."""
     with contextlib.suppress(LockLost):
         lock.leave()

@@ -1,4 +1,4 @@
-"""A call that is made once: what it does and what came of it are one transaction, the user's."""
+"""A call that is made once: its work and its recorded result are one transaction, the user's."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Once:
                 f"the result of the call {self.key!r} is recorded at the end of its block: set it "
                 "inside `with locks.once(...)`"
             )
-        _recorded(result)  # bad ones are told where they are set
+        _recorded(result)  # a bad result raises here, where the user sets it
         self._result = result
 
     def __enter__(self) -> Self:
@@ -147,7 +147,7 @@ class Once:
     def _finish(self) -> None:
         """Record the result."""
         try:
-            recorded = _recorded(self._result)  # it may have been changed since it was set
+            recorded = _recorded(self._result)  # the user may have changed the object since
             if not self._active:
                 raise once.gone(self.key)
             database = self._database
@@ -163,10 +163,10 @@ class Once:
         return self._root is not None and self._root.is_active
 
     def _forget(self) -> None:
-        """Leave no key where the transaction goes on all the same."""
+        """Delete the key, in case the transaction goes on anyway."""
         if self._active:
             database = self._database
-            # It fails when the transaction cannot go on.
+            # The statement fails if the transaction cannot go on.
             with contextlib.suppress(Exception):
                 database.run(
                     once.forget(database.dialect, self.key, self._token), self._transaction
@@ -174,9 +174,9 @@ class Once:
 
 
 def fingerprint_of(payload: Any) -> str:
-    """Return a hash of a payload: of a body, as bytes or text, or of what JSON can express.
+    """Return a hash of a payload: of a body, as bytes or text, or of a value that JSON can express.
 
-    The two differ: the body ``1`` is not the number 1.
+    The hashes of bodies and of values differ: the body ``1`` is not the number 1.
     """
     kind = b"body:"
     if isinstance(payload, str):

@@ -7,7 +7,7 @@ from datetime import datetime, tzinfo
 
 from ..arguments import check_name
 
-#: How the slots are written that the database's clock names. ISO 8601's weeks begin on Monday.
+#: The format of each period's slots. ISO 8601's weeks begin on Monday.
 PERIODS = {
     "minute": "%Y-%m-%dT%H:%M",
     "hour": "%Y-%m-%dT%H",
@@ -16,10 +16,11 @@ PERIODS = {
     "month": "%Y-%m",
 }
 
-# What of a day comes twice when summer time ends, and is two slots.
+# Periods that come twice when summer time ends; their slots have the offset, so they are two slots.
 _REPEATED = ("minute", "hour")
 
-# What others call them; "m" is a minute, as it is for --wait. Similar words are found without this.
+# Other words for the periods, for the hint in the error; "m" is a minute, as it is for --wait.
+# Similar spellings are found without this table.
 _OTHER_WORDS = {
     "minute": ("m", "min", "1m", "60s"),
     "hour": ("h", "hr", "1h", "60m"),
@@ -62,7 +63,7 @@ def check_together(
     once_for: str | None,
     tz: tzinfo | None,
 ) -> None:
-    """Refuse what does not go together. Each has been checked by itself."""
+    """Refuse options that exclude each other. Each has been checked by itself."""
     if at_most is not None and at_least > at_most:
         raise ValueError(f"at_least ({at_least!r}) is longer than at_most ({at_most!r})")
     if once_per is not None and once_for is not None:
@@ -86,7 +87,7 @@ def _similar(word: str) -> str | None:
 
 
 def slot_at(period: str, moment: datetime, zone: tzinfo | None = None) -> str:
-    """Return the slot of a period that a moment is in, by UTC or by a zone's clocks."""
+    """Return the slot of a period in which a moment lies, in UTC or in a time zone."""
     if zone is None:
         return moment.strftime(PERIODS[period])
     offset = "%z" if period in _REPEATED else ""

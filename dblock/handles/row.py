@@ -62,7 +62,7 @@ class RowLock(SingleHandle):
         self._on = on
         self._retry = retry
         self._holds: HandleHolds[Hold] = HandleHolds("row lock", self.name, database.callers)
-        #: The user's transaction that it was last locked in, and by whom.
+        #: The user's transaction in which it was last locked, and the caller.
         self._within: tuple[Root, CallerHolds] | None = None
 
     def __repr__(self) -> str:
@@ -75,15 +75,15 @@ class RowLock(SingleHandle):
 
     @property
     def excludes_all(self) -> bool:
-        """Whether it keeps every other lock statement of this process out, as on SQLite."""
+        """Whether it blocks every other lock statement of this process, as on SQLite."""
         return self._database.dialect.one_writer and not self.borrowed
 
     def _try_within(self, wait: float | None) -> NotAcquired | None:
-        """Lock the row, waiting up to ``wait`` seconds, which the server keeps.
+        """Lock the row, waiting up to ``wait`` seconds, as a limit that the server keeps.
 
         Raises DeadlockDetected when this thread would wait for itself or the database broke a
-        cycle, and Conflict where the transaction's snapshot is too old: in both cases run the
-        whole transaction again.
+        cycle, and Conflict if the transaction's snapshot is too old: in both cases run the whole
+        transaction again.
         """
         transaction = None if self._on is None else self._database.borrow(self._on)
         root = None if transaction is None else transaction.root
@@ -97,7 +97,7 @@ class RowLock(SingleHandle):
         if transaction is None:
             own = OwnTransaction(self._database.holders, self._database.dialect)
         start = runtime.now()
-        waiters: list[Waiter] = []  # one, once it may have to wait
+        waiters: list[Waiter] = []  # has one once the caller may have to wait
 
         def waiter() -> Waiter:
             waiters.append(self._database.waiter(self.name, self.strategy, start))
@@ -133,13 +133,14 @@ class RowLock(SingleHandle):
                 own.forget()
             return self._database.not_acquired(self.name, outcome, wait)
         if transaction is not None:
-            root = transaction.root  # autobegun by the first statement
+            root = transaction.root  # the first statement may have begun the transaction
             if root is not None:
                 mine = callers.mine()
                 self._within = root, mine
                 new = mine.add_borrowed(root, self.name)
-                if new and not self._database.dialect.refusal_holds:  # which keeps it till the end
-                    # PostgreSQL unlocks a row together with the savepoint that it was locked in.
+                # PostgreSQL unlocks a row when a savepoint from before the lock is rolled back. A
+                # database with `refusal_holds` keeps the row locked until the transaction ends.
+                if new and not self._database.dialect.refusal_holds:
                     transaction.on_undo(partial(mine.forget_borrowed, self.name))
         return None
 
@@ -150,7 +151,7 @@ class RowLock(SingleHandle):
         own: OwnTransaction | None,
         waiters: Sequence[Waiter],
     ) -> None:
-        """Leave nothing of a try that failed."""
+        """Undo a try that failed."""
         if hold is not None:
             self._holds.take(hold, Change.ABANDONED)
         orphaned = None
@@ -159,7 +160,7 @@ class RowLock(SingleHandle):
             orphaned = own.orphaned
         traces = any(one.trace for one in waiters)
         if not isinstance(error, DBLockError) and (orphaned is not None or traces):
-            # It may wait on, for a lock that nobody would give back at once.
+            # The lost session may still wait for the lock, and hold it once it is granted.
             self._runtime.finish(partial(self._abandon, orphaned, waiters), cancelled=True)
 
     def release(self) -> None:
@@ -181,7 +182,7 @@ class RowLock(SingleHandle):
         if not self._holds.take(hold):
             raise self._holds.not_held()
         assert hold.transaction is not None
-        if hold.renewing:  # another thread checks it, over the same connection
+        if hold.renewing:  # another thread runs check() on the same connection
             patience = self._database.timeouts.socket
             with self._runtime.settled(lambda: not hold.renewing, patience):
                 pass
@@ -199,7 +200,7 @@ class RowLock(SingleHandle):
             self.release()
 
     def check(self) -> None:
-        """Ask the server whether the lock's own transaction is still there; LockLost if not.
+        """Ask the server whether the lock's own transaction still exists; raise LockLost if not.
 
         One round trip. Raises NotHeld if this handle holds no lock in its own transaction.
         """
@@ -215,7 +216,7 @@ class RowLock(SingleHandle):
                 raise self._lost(hold, failure) from failure.__cause__
 
     def _abandon(self, end: Query[bool] | None, waiters: Sequence[Waiter]) -> None:
-        """End what an interrupted wait may have left."""
+        """End the session and delete the waiters' rows that an interrupted wait may have left."""
         with contextlib.suppress(Exception):
             self._end(end)
         for waiter in waiters:
@@ -223,14 +224,14 @@ class RowLock(SingleHandle):
                 self._database.withdraw(waiter)
 
     def _end(self, end: Query[bool] | None) -> None:
-        """End the session that was lost, which may not have noticed and keep the row locked."""
+        """End the lost session, which may still keep the row locked on the server."""
         if end is not None:
             with contextlib.suppress(DBLockError):
                 patience, now = self._database.timeouts.connect, self._runtime.now()
                 self._database.run(release.end_session(self._database.dialect, end, patience, now))
 
     def _lost(self, hold: Hold, failure: StatementError) -> LockLost:
-        if failure.fault is Fault.DEADLOCK:  # nothing waits for others here, so no deadlock
+        if failure.fault is Fault.DEADLOCK:  # this statement does not wait: so no real deadlock
             why = "because another node of the cluster has committed a lock on it first"
             reason = "taken over"
         else:

@@ -1,4 +1,4 @@
-"""The semaphore: at most so many hold it at a time, each with a lease of its own."""
+"""The semaphore: up to ``limit`` holders at a time, each with a lease of its own."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ..protocol.release import Find
     from .options import LeaseOptions
 
-#: The TTL of the turnstile, in seconds, or that of the slots if it is less. If the first who waits
-#: dies, the others wait for so long.
+#: Seconds: the TTL of the turnstile, unless the slots' TTL is shorter. If the first waiter dies,
+#: the others wait this long.
 TURNSTILE_TTL = 3.0
 
 
@@ -46,7 +46,7 @@ class Semaphore(SingleHandle):
     If all slots are held, a waiter waits for the name ``api`` itself, the turnstile. The turnstile
     is passed on in the order of that name's waiters. Its holder takes the next slot that is free.
 
-    If a holder dies, its slot is free when its TTL is over.
+    If a holder dies, its slot is free when the slot's TTL is over.
     """
 
     strategy = "semaphore"
@@ -60,7 +60,7 @@ class Semaphore(SingleHandle):
         self._limit = limit
         self._freed = database.contenders.freed_slots
         self._slots: list[Lease] = []
-        self._resized = Doubt()  # changes of the limit that had no reply
+        self._resized = Doubt()  # changes of the limit without a reply
 
     def __repr__(self) -> str:
         return f"<Semaphore {self.name!r} limit={self._limit}>"
@@ -70,9 +70,9 @@ class Semaphore(SingleHandle):
         """The limit that this handle asks for: how many holders may have a slot at a time."""
         return self._limit
 
-    # --- taking and giving back --------------------------------------------------------------
+    # --- acquire and release -----------------------------------------------------------------
 
-    def __enter__(self) -> Lease:  # type: ignore[override]  # a slot, which is what one can use
+    def __enter__(self) -> Lease:  # type: ignore[override]  # a slot, which the block can use
         super().__enter__()
         return self.slot
 
@@ -92,7 +92,7 @@ class Semaphore(SingleHandle):
         self._end(leaving=False)
 
     def leave(self) -> None:
-        """End the ``with`` block's slot; one that was detached goes on elsewhere."""
+        """End the ``with`` block's slot, unless it was detached and goes on elsewhere."""
         for slot in reversed(self._slots.copy()):
             if slot._forget_detached():
                 self._forget(slot)
@@ -117,8 +117,8 @@ class Semaphore(SingleHandle):
         mine, newest = self._database.callers.mine(), None
         for slot in reversed(self._slots.copy()):
             hold = slot.current()
-            if hold is None:  # it was released by itself; one that was detached has a block to end
-                if not slot._detached:
+            if hold is None:  # the caller released the slot itself, or detached it
+                if not slot._detached:  # a detached slot still has a block to end
                     self._forget(slot)
             elif hold.caller is mine:
                 return slot
@@ -153,7 +153,7 @@ class Semaphore(SingleHandle):
         orphaned: list[Query[bool]] = []
         slot: Lease | None = None
         try:
-            # Who has waited gives up the turnstile when its slot is kept.
+            # A caller that has waited keeps the turnstile until the keeper has its slot.
             with contextlib.ExitStack() as waited:
                 outcome = database.run(attempt.begin(), orphaned=orphaned)
                 if isinstance(outcome, Held):
@@ -167,7 +167,8 @@ class Semaphore(SingleHandle):
                     slot._keep(slot._hold(outcome, request.token), start)
                     self._slots.append(slot)
         except BaseException as error:
-            if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
+            # A KeyboardInterrupt, for example: a slot may have been granted.
+            if not isinstance(error, DBLockError):
                 undo = partial(self._undo, slot, request, orphaned, attempt.find)
                 self._runtime.undo(error, undo)
             raise
@@ -178,7 +179,7 @@ class Semaphore(SingleHandle):
     def _undo(
         self, slot: Lease | None, request: LeaseRequest, orphaned: list[Query[bool]], find: Find
     ) -> None:
-        """Leave nothing of a try whose caller never heard of it."""
+        """Undo a try whose caller was interrupted before it got the slot."""
         if slot is not None:
             slot._unkeep(slot._holds.last)
             self._forget(slot)
@@ -190,7 +191,7 @@ class Semaphore(SingleHandle):
         """Take the turnstile, and then a slot as soon as one is free."""
         database, options, deadline = self._database, self._options, attempt.deadline
         waiter = None
-        if self._limit == 1:  # there is one that it waits for, so a cycle of waiters is found
+        if self._limit == 1:  # it waits for exactly one slot, so dblock can find a deadlock
             name = slot_name(self.name, 1)
             waiter = database.waiter(name, "lease", deadline.start, options.label)
             waited.callback(database.withdraw, waiter)
@@ -213,7 +214,7 @@ class Semaphore(SingleHandle):
         return type(self._lease)(self._database, self._options._replace(name=name))
 
     def _refuse_own_slots(self) -> None:
-        """Raise DeadlockDetected if the caller has every slot itself."""
+        """Raise DeadlockDetected if the caller itself holds every slot."""
         callers = self._database.callers
         names = {slot_name(self.name, number) for number in range(1, self._limit + 1)}
         if len([hold for hold in callers.mine().all() if hold.name in names]) == self._limit:
@@ -225,7 +226,8 @@ class Semaphore(SingleHandle):
             )
 
     def _refusal(self, refused: Refused, attempt: SlotAttempt, wait: float | None) -> NotAcquired:
-        """Return the error for a refusal: who has the slots, or the name itself, and until when."""
+        """Return the error for a refusal. It names the holder of the slots or of the name itself,
+        and the expiry."""
         turnstile = attempt.slots.rows.get(self.name)
         row = refused.state if attempt.admitted or turnstile is None else turnstile.row
         if attempt.closed or row is None or not row.held:
@@ -277,18 +279,19 @@ class Semaphore(SingleHandle):
 
 
 class _Turnstile(Silent, Lease):
-    """The lease of the first waiter for a slot. Only the database tells of it."""
+    """The lease of the first waiter for a slot. Users see it in the database only: it has no
+    events."""
 
     def __init__(self, database: Database, options: LeaseOptions) -> None:
         plan = Plan(min(options.plan.ttl, TURNSTILE_TTL))
         super().__init__(database, options._replace(plan=plan, on_danger=None, on_lost=None))
 
     def lasts(self) -> bool:
-        """Whether nobody else can have it yet."""
+        """Whether no other waiter can have taken it yet."""
         return self.held
 
     def give_up(self) -> None:
-        """Let the next one have it, if it is had; else it runs out."""
+        """Release it for the next waiter, if it is held. If that fails it expires."""
         if self.current() is not None:
             self._runtime.finish(self._end_it, cancelled=True)
 

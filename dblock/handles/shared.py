@@ -1,4 +1,4 @@
-"""The shared lease: many hold a name at a time, and nobody who takes it for himself does."""
+"""The shared lease: many readers hold a name at a time, and no writer holds it meanwhile."""
 
 from __future__ import annotations
 

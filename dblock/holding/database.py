@@ -1,4 +1,4 @@
-"""One database as the strategies see it: its dialect, its connections, and who holds what."""
+"""One database as the strategies see it: its dialect, its connections, its callers' holds."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _owner(pid: int, label: str) -> str:
 
 
 class Database:
-    """What leases, row locks and counters share."""
+    """The objects that leases, row locks and counters of one database share."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Database:
         self._source = source
         self.dialect = dialect
         self.runtime = runtime
-        #: Who renews what is held here.
+        #: Renews the leases that are held here.
         self.keeper = keeper
         self.callers = callers
         check = SchemaCheck(dialect)
@@ -76,7 +76,7 @@ class Database:
             placed=dialect.placed,
             lent=lent,
         )
-        #: The connections of row locks, each as long as its lock is held or waited for.
+        #: The connections of row locks: each is in use while its lock is held or waited for.
         self.holders = Connections(
             source,
             dialect.adapter,
@@ -89,9 +89,9 @@ class Database:
         self.kept = self
         self.label = check_label(label or "")
         self.contenders = Contenders(self.holders, dialect, runtime)
-        #: Drives a procedure to its outcome.
+        #: Runs a procedure to its outcome.
         self.run = Driver(self.connections, runtime, self.contenders.local_queue).run
-        #: Where the tables are, and whether a user's transaction is there.
+        #: Finds the place of the tables, and checks that a user's transaction uses them.
         self.whereabouts = Whereabouts(dialect, self.run, runtime)
 
     @property
@@ -107,11 +107,11 @@ class Database:
         return self.run(renew.renew_all(self.dialect, asked, within))
 
     def owner(self, label: str) -> str:
-        """Return the owner label of this process now: for people, no proof of anything."""
+        """Return the present owner label of this process. It is for people, and proves nothing."""
         return _owner(os.getpid(), label or self.label)
 
     def waiter(self, name: str, strategy: str, start: float, label: str = "") -> Waiter:
-        """Return the caller as one who has waited since ``start``."""
+        """Return a waiter for the caller, which has waited since ``start``."""
         return Waiter(
             self.dialect,
             name,
@@ -140,12 +140,12 @@ class Database:
         return transaction
 
     def withdraw(self, waiter: Waiter) -> None:
-        """Leave no trace of a wait that has ended."""
+        """Delete the waiter's row after its wait has ended."""
         if waiter.trace:
             self.run(waiter.leave())
 
     def not_acquired(self, name: str, refused: Refused, wait: float | None) -> NotAcquired:
-        """Return the error for a refusal: who has it, and until when."""
+        """Return the error for a refusal: it names the holder and the expiry."""
         state = None if refused.state is None else refused.state.told()
         if state is not None and refused.row_lock is not None:
             state = replace(state, row_lock=refused.row_lock)
@@ -162,9 +162,9 @@ class Database:
         return NotAcquired(f"{name!r} was not acquired{within}: {who}", name=name, holder=state)
 
     def disconnect(self) -> None:
-        """Close the connections, those in use once they are not; new ones are made when needed.
+        """Close the idle connections now, and the others when they are returned.
 
-        They may lead to another database.
+        dblock opens new connections when it needs them; they may reach another database.
         """
         try:
             self.contenders.disconnect()
@@ -174,7 +174,7 @@ class Database:
             self.dialect.settle(None)
 
     def close(self) -> None:
-        """Close the idle connections, and those of who waits."""
+        """Close the idle connections, and the connections on which waiters wait."""
         try:
             self.contenders.close()
         finally:

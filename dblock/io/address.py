@@ -1,4 +1,4 @@
-"""Which database a URL names, for people: never a password."""
+"""The address in a database URL, for people, without its password."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-# What in a URL's query says where the database is. All else there may be a secret.
+# The keys in a URL's query that say where the database is. Any other key may hold a secret.
 WHERE = ("host", "port", "dbname", "service", "unix_socket")
 
 
 def address(url: str | URL, schema: str | None = None, prefix: str = "dblock_") -> str:
-    """Return a URL without what may be secret in it, and where the tables are in the database.
+    """Return a URL without its secrets, and the schema and prefix of the tables.
 
-    Text is one that :func:`~dblock.io.target.locate` has taken.
+    A text must be a URL that :func:`~dblock.io.target.locate` has accepted.
     """
     within = [f"schema {schema}"] if schema is not None else []
     within += [f"prefix {prefix}"] if prefix != "dblock_" else []
@@ -23,7 +23,7 @@ def address(url: str | URL, schema: str | None = None, prefix: str = "dblock_") 
 
 def _shown(url: str | URL) -> str:
     if isinstance(url, str):
-        if url.startswith("sqlite:"):  # a file's, which takes no SQLAlchemy to read
+        if url.startswith("sqlite:"):  # a file's URL is read without importing SQLAlchemy
             return url.partition("?")[0]
         from sqlalchemy.engine import make_url
 

@@ -1,4 +1,4 @@
-"""A statement of SQLAlchemy Core's, compiled once."""
+"""A statement of SQLAlchemy Core, compiled once."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Compiled:
         begin: str = "",
         schemas: Mapping[str | None, str | None] | None = None,
     ) -> Compiled:
-        """Compile a statement. ``begin`` is what its text begins with; ``schemas`` are those that
-        take the place of its tables'."""
+        """Compile a statement. ``begin`` is put before its text; ``schemas`` maps the schemas of
+        its tables to other schemas."""
         moved: dict[str, Any] = {"schema_translate_map": schemas, "render_schema_translate": True}
         compiled = statement.compile(dialect=dialect, **(moved if schemas else {}))
         assert isinstance(compiled, SQLCompiler)
@@ -66,7 +66,7 @@ class Compiled:
     def convert(
         self, row: Sequence[Any], kinds: Sequence[Any], dialect: SQLAlchemyDialect
     ) -> tuple[Any, ...]:
-        """Return a row of the driver's as SQLAlchemy would; ``kinds`` are the driver's types."""
+        """Return the driver's row as SQLAlchemy would; ``kinds`` are the driver's types."""
         values = []
         for value, type, kind in zip(row, self.types, kinds, strict=True):
             processor = type.result_processor(dialect, kind)

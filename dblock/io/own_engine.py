@@ -1,8 +1,8 @@
-"""An engine for dblock's own connections, which connect as those of another driver's engine do.
+"""An engine for dblock's own connections, which connects as a user's engine with another driver.
 
-dblock's own connections have one driver for each database. Whoever uses another one gives dblock an
-engine or a URL of that all the same: what it would connect with is translated, each time anew, so
-that a password which a listener of ``do_connect`` puts in is a new one here too.
+dblock's own connections have one driver for each database. A user of another driver can give dblock
+an engine or a URL of that driver: dblock translates its connection arguments. It does so for each
+connection, so that a ``do_connect`` listener that sets a fresh password works here too.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from ..errors import Unsupported
 def engine_like(
     given: Engine | URL, adapter: Adapter, driver: str, create: Callable[..., Engine]
 ) -> Engine:
-    """Return an engine of the adapter's driver for the database of another one's.
+    """Return an engine with the adapter's driver for the database of ``given``.
 
-    ``driver`` is the other one's name, ``create`` makes an engine from a URL. Raises Unsupported
-    for what cannot be carried over: what a function of the user's connects with, or an argument
-    that the adapter's driver has nothing like.
+    ``driver`` is the name of the driver of ``given``; ``create`` makes an engine from a URL. Raises
+    Unsupported for an engine that connects by the user's own function, or for an argument to which
+    the adapter's driver has no equivalent.
     """
     carry = adapter.carried[driver]
-    carry(_fixed(given))  # what cannot be is told at once
+    carry(_fixed(given))  # raises at once for arguments that cannot be translated
     url = given.url if isinstance(given, Engine) else given
     name = f"{url.get_backend_name()}+{adapter.drivers[0]}"
-    if carry is not same:  # its query is the other driver's
+    if carry is not same:  # the query's options are for the other driver
         url = url.set(query={})
     own = create(url.set(drivername=name), connect_args=adapter.connect_args())
 
@@ -45,7 +45,7 @@ def engine_like(
 
 
 def connect_with(own: Engine, adapter: Adapter, driver: str, url: Callable[[], URL]) -> None:
-    """Let an engine of dblock's own connect with a URL that is asked for each time.
+    """Let an engine of dblock's own get its URL from a function for each connection.
 
     ``driver`` is SQLAlchemy's name for the URL's driver.
     """
@@ -57,17 +57,17 @@ def connect_with(own: Engine, adapter: Adapter, driver: str, url: Callable[[], U
 
 
 def _fixed(given: Engine | URL) -> Mapping[str, Any]:
-    """Return what is connected with by the URL, and by an engine's connect_args.
+    """Return the connection arguments of a URL, or of an engine's URL and its connect_args.
 
-    Raises Unsupported for an engine that connects by a function of the user's.
+    Raises Unsupported for an engine that connects by the user's own function.
     """
     if isinstance(given, URL):
-        # SQLAlchemy's part of a driver is enough for that; the driver itself need not be there.
+        # This needs only SQLAlchemy's dialect; the driver itself need not be installed.
         _, params = given.get_dialect()().create_connect_args(given)
         return params
     creator = given.pool._creator
     if getattr(creator, "__module__", None) == "sqlalchemy.engine.create":
-        # The function that connects is the only place where SQLAlchemy keeps them.
+        # SQLAlchemy keeps the arguments only in the closure of its connecting function.
         found = inspect.getclosurevars(creator).nonlocals.get("cparams")
         if isinstance(found, Mapping):
             return found
@@ -79,7 +79,7 @@ def _fixed(given: Engine | URL) -> Mapping[str, Any]:
 
 
 def _now(given: Engine | URL) -> Mapping[str, Any]:
-    """Return that as an engine's listeners of ``do_connect`` have it now."""
+    """Return the same arguments after the engine's ``do_connect`` listeners have changed them."""
     params = dict(_fixed(given))
     if isinstance(given, URL):
         return params

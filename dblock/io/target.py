@@ -1,4 +1,4 @@
-"""From what the user gives, a URL or an Engine, to an engine and its dialect, before any I/O."""
+"""From the user's URL or Engine to an engine and its dialect, before any I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def locate(
     target: Target, *, timeouts: Timeouts, schema: str | None, prefix: str, trust_server: bool
 ) -> tuple[Engine | File, Dialect]:
-    """As :func:`resolve`, but an engine is made only where it takes one to connect."""
+    """As :func:`resolve`, but this creates an engine only if the driver needs one to connect."""
     engine = partial(
         resolve,
         target,
@@ -56,15 +56,16 @@ def resolve(
 ) -> tuple[Engine, Dialect]:
     """Return the engine to use and the dialect that speaks to it.
 
-    A lent engine is used as it is where its driver is that of dblock's own connections; for another
-    one's an engine is made that connects to the same database.
+    If a lent engine has the driver of dblock's own connections, it is used as it is. For an engine
+    with another driver, this creates an engine that connects to the same database.
 
-    ``adapters`` are those of the databases to choose from, ``create`` makes an engine from a URL;
-    SQLAlchemy's ``create_engine`` unless given. With ``any_loop`` an engine may be of asyncio where
-    the adapters are not, and the other way round.
+    ``adapters`` are the adapters of the supported databases. ``create`` makes an engine from a URL:
+    by default SQLAlchemy's ``create_engine``. With ``any_loop`` an asyncio engine may go with
+    adapters that are not asyncio's, and the other way round.
 
-    Raises ValueError for what is no database URL, TypeError for what is neither URL nor Engine,
-    Unsupported for a database or driver dblock does not speak to, or one that is not installed.
+    Raises ValueError for a text that is not a database URL, TypeError for a target that is neither
+    URL nor Engine, Unsupported for a database or driver that dblock does not support, or a driver
+    that is not installed.
     """
     from sqlalchemy import create_engine
     from sqlalchemy.engine import URL, Engine, make_url
@@ -118,8 +119,8 @@ _BEHIND_PASSWORD = re.compile(r"[\w+]+://[^:/]*:[^@]*@(.*)", re.DOTALL)
 
 
 def _refuse_open_at(url: str) -> None:
-    """Refuse a URL in whose password an @ may be: what follows would count as the host, and be
-    shown as such."""
+    """Refuse a URL whose password may contain an @: the rest of the password would count as the
+    host, and dblock would show it."""
     found = _BEHIND_PASSWORD.match(url)
     if found is not None and "@" in found[1]:
         raise ValueError(
@@ -162,7 +163,7 @@ def _check(schema: str | None, prefix: str, trust_server: bool) -> None:
 
 
 def _connect_args(dialect: Dialect, url: URL) -> dict[str, Any]:
-    """Return the timeouts' arguments, without those the URL sets itself."""
+    """Return the timeouts' arguments that the URL does not set itself."""
     ours = dialect.adapter.connect_args()
     return {key: value for key, value in ours.items() if key not in url.query}
 
@@ -170,11 +171,11 @@ def _connect_args(dialect: Dialect, url: URL) -> dict[str, Any]:
 def choose(
     adapters: Mapping[str, type[Adapter]], backend: str, driver: str
 ) -> tuple[type[Dialect], type[Adapter]]:
-    """Return the database that SQLAlchemy calls ``backend``, and how it is spoken to.
+    """Return the dialect and the adapter of the database that SQLAlchemy calls ``backend``.
 
-    Raises Unsupported for another one, or for another ``driver`` than those known of it.
+    Raises Unsupported for an unknown database, or for a ``driver`` that its adapter does not know.
     """
-    # That of the same name first: then the others are not imported.
+    # The database with that name comes first, so that the others are not imported.
     for name in sorted(adapters, key=lambda name: name != backend):
         kind = DIALECTS[name]
         if backend in kind.backends:

@@ -1,6 +1,6 @@
-"""When to try, wait, settle and give up: no I/O and no clock in here.
+"""When to try, wait, settle and give up, without I/O and without a clock.
 
-A procedure is a generator. It yields a step (:mod:`.steps`), is sent the step's reply or has a
-:class:`~.faults.StatementError` thrown in, and returns its outcome. :mod:`dblock.io.driver` does
-them; a simulation, or anything else that can, may do the same for the same procedures.
+A procedure is a generator. It yields a step (:mod:`.steps`), receives the step's reply or a
+:class:`~.faults.StatementError`, and returns its outcome. :mod:`dblock.io.driver` executes the
+steps; a simulation can execute the same procedures.
 """

@@ -1,6 +1,6 @@
-"""Taking a lease, however long that takes: ask, wait in the way that the database has, ask again.
+"""Taking a lease with waiting: ask, wait with the database's strategy, ask again.
 
-:class:`.Attempt` asks and settles what became of that; :mod:`.waiting` has the ways to wait.
+:class:`.Attempt` asks and settles the outcome; :mod:`.waiting` has the waiting strategies.
 """
 
 from __future__ import annotations
@@ -42,17 +42,20 @@ def acquire(
 ) -> Procedure[Held | Refused]:
     """Take the lease, waiting up to ``wait`` seconds from ``start``.
 
-    ``patience`` bounds how long an unreachable database is tried, and how long an attempt whose
-    reply was lost is looked for. ``fair`` keeps the order of arrival in any case. ``line`` is that
-    of this process's waiters, ``waiter`` makes the one that others see: nothing of waiting is there
-    before the first refusal. ``can_wait_in_server`` says that there may be a connection for that;
-    ``hot``, that others are before it in that line, or that the name was waited for a moment ago,
-    so that the first thing is to wait; ``look_first``, that others had it the last time, and have
-    it most likely still, which is one statement to find out where a refused try is two.
+    * ``patience``: seconds to retry an unreachable database, and to settle a lost reply.
+    * ``fair``: keep the order of arrival on every database.
+    * ``line``: the key of this process's local queue.
+    * ``waiter``: makes the entry in the table of waiters; called only if the caller has to wait.
+    * ``can_wait_in_server``: a connection for a wait in the server may be available.
+    * ``hot``: wait before the first try, since others are before this one in the local queue, or
+      callers waited for the name a moment ago.
+    * ``look_first``: read the name before the first try. Others held it the last time, and most
+      likely still do: a read finds that out with one statement, a refused try takes two.
     """
     kind = SharedAttempt if request.shares else Attempt
     attempt = kind(dialect, request, Deadline(start, wait, patience, start))
-    # A reader looks: it may share the name. A waiter in the server looks for how long to wait.
+    # A refused reader reads the name, since it may share it. A waiter in the server reads it to
+    # know how long to wait.
     attempt.joins_next = wait != 0 and not request.shares and (dialect.can_notify or fair)
     if look_first:
         yield from attempt.look(None)
@@ -77,7 +80,7 @@ def acquire(
 
 
 def _wait(attempt: Attempt, waiting: Waiting) -> Procedure[Held | Refused]:
-    """Ask until it is held, or refused for good, and leave the queue then."""
+    """Ask until the lease is held, or refused for good; then leave the queue."""
     try:
         held = yield from _take(attempt, waiting)
     except OutcomeUnknown:
@@ -93,8 +96,8 @@ def _wait(attempt: Attempt, waiting: Waiting) -> Procedure[Held | Refused]:
 
 
 def _take(attempt: Attempt, waiting: Waiting) -> Procedure[Held | None]:
-    """Ask until it is held, or the deadline or the policy ends that."""
-    if waiting.number == 0:  # it was not asked for yet
+    """Ask until the lease is held, or the deadline or the policy ends the wait."""
+    if waiting.number == 0:  # there was no try yet
         if not (yield from waiting.begin()):
             yield from attempt.look(None)
             return None
@@ -116,10 +119,11 @@ def _refuse(attempt: Attempt) -> Procedure[Refused]:
 
 
 def _give_up(attempt: Attempt) -> Procedure[None]:
-    """Leave nothing behind. Raises OutcomeUnknown where it may have got the name all the same."""
+    """Leave the queue, and release the name if it may have been granted. Raises OutcomeUnknown if
+    the attempt may hold the name anyway."""
     dialect, request, deadline = attempt.dialect, attempt.request, attempt.deadline
     prevented = yield from leave(dialect, request, deadline.now)
-    if attempt.doubt is not None:  # one that is still under way must not outlive this
+    if attempt.doubt is not None:  # a try that is still under way must not become a hold
         renounce(request)
     prevented = (yield from return_all(dialect, request, deadline.now)) or prevented
     if prevented is not None:

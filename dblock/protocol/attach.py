@@ -1,16 +1,16 @@
-"""Going on with a hold that another process has detached: the same fence, under another token.
+"""Attaching a hold that another process has detached: the same fence, under a new token.
 
 ::
 
-    attach ── carried out ───────────────────────────────────> Held
+    attach ── executed ──────────────────────────────────────> Held
       │
-      └── refused, or no reply ── look ── under our token ──── renew it ──> Held
+      └── refused, or no reply ── read ── under our token ──── renew it ──> Held
             │                      ├── over, or another's ──> LockLost
-            └── under the old one, ┘
+            └── under the old token, ┘
                 unexpired: ask again
 
-Whoever comes second finds another token. So a hold goes on in one place, and who detached it can
-neither renew nor release it.
+The second process that attaches finds another token. So a hold goes on in one process only, and the
+process that detached it can neither renew nor release it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """A hold that goes on elsewhere, as its text says."""
+    """A detached hold, as its text describes it."""
 
     name: str
     token: str = field(repr=False)
@@ -49,7 +49,7 @@ class Detached:
 def attach(
     dialect: Statements, detached: Detached, request: LeaseRequest, patience: float, start: float
 ) -> Procedure[Held]:
-    """Go on with a hold, with the token of ``request``. Raises LockLost when it is over."""
+    """Attach a hold under the token of ``request``. Raises LockLost when the hold is over."""
     held, now = yield from exchange(dialect, detached, request, patience, start)
     if held.term.over(now):
         yield from give_back(dialect, request, now)
@@ -60,11 +60,12 @@ def attach(
 def exchange(
     dialect: Statements, detached: Detached, request: LeaseRequest, patience: float, start: float
 ) -> Procedure[tuple[Held, float]]:
-    """Let a hold have the token of ``request``; return it, which may be over, and the time.
+    """Move a hold to the token of ``request``; return the hold, whose term may be over, and the
+    time.
 
-    Nobody is waited for but who has the row for a moment, or has a guard in an open transaction,
-    ``patience`` seconds at most. All tries carry one new token, and none finds the old one twice,
-    so they can be repeated.
+    This waits up to ``patience`` seconds for transactions that have the row locked or have a guard.
+    All tries carry the same new token, and only one of them can find the old token, so they can be
+    repeated.
     """
     deadline = Deadline(start, patience, patience, start)
     attaching = _Attaching(dialect, detached, request, deadline)
@@ -95,7 +96,7 @@ def exchange(
 
 @dataclass(slots=True)
 class _Attaching:
-    """How far it has come."""
+    """The progress of one attaching."""
 
     dialect: Statements
     detached: Detached
@@ -104,7 +105,7 @@ class _Attaching:
     doubt: Doubt | None = None
 
     def ask(self) -> Procedure[Held | None]:
-        """Ask once; None when that was refused."""
+        """Make one try; None when the server refused it."""
         request = self.request
         query = self.dialect.attach(
             request.name, self.detached.token, request.token, request.owner, request.ttl
@@ -117,7 +118,7 @@ class _Attaching:
         return Held(fence, Term(reply.sent, request.ttl), reply.server)
 
     def take_doubt(self, failure: StatementError) -> None:
-        """Take down a try that may have been carried out, or be so yet."""
+        """Record a try that the server may have executed, or may still execute."""
         broken = failure.fault is Fault.DISCONNECTED
         parts = failure.fault is Fault.CANCELED and not self.dialect.failure_aborts
         if broken or parts:
@@ -125,9 +126,9 @@ class _Attaching:
             self.doubt.add(failure)
 
     def look(self) -> Procedure[tuple[Held | None, bool]]:
-        """Return the hold if it goes on here, and else whether to ask again at once.
+        """Read the name; return the hold if it has our token, and whether to ask again at once.
 
-        Raises LockLost when it is over, or goes on elsewhere.
+        Raises LockLost when the hold is over, or another process has attached it.
         """
         dialect, name = self.dialect, self.request.name
         deadline, doubt = self.deadline, self.doubt
@@ -136,7 +137,7 @@ class _Attaching:
         state, reply = yield from look_from(dialect, name, deadline.reach, deadline.now)
         deadline.now = reply.now
         if state is not None and state.token == self.request.token:
-            self.doubt = doubt or Doubt()  # until it is known to outlive this server
+            self.doubt = doubt or Doubt()  # until it is known to survive a failover
             return (yield from self._confirm(state, reply)), False
         mended = yield from self._consult()
         loss = _loss_of(state, self.detached)
@@ -147,7 +148,7 @@ class _Attaching:
         return None, mended
 
     def _confirm(self, state: LockRow, reply: Reply) -> Procedure[Held]:
-        """Return the hold that was found, once it is known to outlive this server."""
+        """Return the hold that was found, once it is known to survive a failover."""
         request = self.request
         if not state.held or state.remaining is None:
             raise expired(request.name, "before dblock learned that it is attached")
@@ -162,7 +163,8 @@ class _Attaching:
         raise outcome
 
     def _consult(self) -> Procedure[bool]:
-        """Return whether it was the witness that refused it. Raises LockLost of another epoch."""
+        """Read the witness; return whether it had refused the try, and is repaired. Raises LockLost
+        if the hold's epoch is over."""
         if not self.dialect.has_witness:
             return False
         deadline, ttl = self.deadline, self.request.ttl
@@ -178,7 +180,7 @@ class _Attaching:
         return consulted.mended
 
     def told(self, error: DBLockError) -> DBLockError:
-        """Return what to tell of ``error``: nobody knows, if a try before it is in doubt."""
+        """Return the error to raise: OutcomeUnknown while an earlier try is in doubt."""
         if self.doubt is None:
             return error
         name, ttl = self.request.name, self.request.ttl
@@ -191,7 +193,7 @@ class _Attaching:
 
 
 def _loss_of(state: LockRow | None, detached: Detached) -> LockLost | None:
-    """Return why a hold cannot go on here, from what was seen of its name; None if it can."""
+    """Return why a hold cannot be attached, from the state of its name; None if it can."""
     name, fence = detached.name, detached.fence
     if state is None or state.fence < fence:
         return LockLost(
@@ -220,7 +222,7 @@ def _loss_of(state: LockRow | None, detached: Detached) -> LockLost | None:
 
 def _why_not(dialect: Statements, name: str, failure: StatementError | None) -> DBLockError:
     if failure is not None and failure.fault is not Fault.BUSY:
-        return explain(dialect, failure, name, harmless=True)  # it was seen to be as before
+        return explain(dialect, failure, name, harmless=True)  # the row shows no change
     return Unavailable(
         f"the hold of {name!r} could not be attached, because its row is in use: a transaction "
         "that is guarded with it may be open yet. Nothing has changed: try again",

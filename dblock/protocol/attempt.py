@@ -1,13 +1,13 @@
-"""Asking for a name, and settling what became of that.
+"""Asking for a name, and settling the outcome.
 
 ::
 
     ask ── granted ─────────────────────────────────> Held
-     ├── refused, or in the queue since ────────────> None; what is in the way is in `seen`
-     ├── refused, and joins the queue next ─────────> None; nothing is known of the name
-     └── no reply ── settle ── token there ─────────> Held
-                      └── not there ────────────────> None
-                      └── nobody answers ───────────> OutcomeUnknown
+     ├── refused, or has joined the queue ──────────> None; `seen` has the name's state
+     ├── refused, and joins the queue next ─────────> None; the name was not read
+     └── no reply ── settle ── the token holds it ──> Held
+                      └── it does not ──────────────> None
+                      └── no answer ────────────────> OutcomeUnknown
 """
 
 from __future__ import annotations
@@ -36,16 +36,19 @@ if TYPE_CHECKING:
     from .statements import Statements
 
 NOWHERE = QueuePosition(None, free=False)
-#: A statement that comes to a hold, or to where the ticket stands since, or to neither.
+#: A statement that asks for a name. Its reply is a hold, the ticket's position, or neither.
 Try = Query[Granted | None] | Query[Granted | Queued | None]
 #: A try, and its reply.
 Answer = tuple[Try, Reply]
-#: Asks once, in whatever way.
+#: Makes one try, on a connection of the function's choice.
 Ask = Callable[[], Procedure[Answer]]
 
 
 class Seen(NamedTuple):
-    """What a name was like when that was asked, ``at`` a moment of the holder's clock."""
+    """The last known state of a name and of the ticket's position.
+
+    The statement that read them was sent ``at`` this time by the holder's clock.
+    """
 
     state: LockRow | None = None
     position: QueuePosition = NOWHERE
@@ -57,9 +60,12 @@ UNSEEN = Seen()
 
 @dataclass(slots=True)
 class Attempt:
-    """How far one acquire has come. All it asks carries one token: whichever try arrived is it."""
+    """The progress of one acquire.
 
-    #: From which place of the queue on one looks as seldom as the next, where nobody is called.
+    Every try carries the same token, so whichever try the server executed is this attempt's.
+    """
+
+    #: Queue positions beyond this one poll at the same interval, if the database cannot notify.
     in_step: ClassVar[float] = inf
 
     dialect: Statements
@@ -68,37 +74,39 @@ class Attempt:
     seen: Seen = UNSEEN
     server: str | None = None
     doubt: Doubt | None = None
-    #: How often the connection broke.
+    #: How many times the connection broke.
     cuts: int = 0
-    #: What to tell of the last try, where it was the server that gave it up.
+    #: The error for the last try, if the server canceled it.
     timed_out: DBLockError | None = None
-    #: When anything at all may be granted; None while that was not asked.
+    #: The end of the pause after a crash or a failover, by the holder's clock; None if the witness
+    #: was not read.
     opens: float | None = None
-    #: Somebody else was in the way.
+    #: Another holder or waiter was in the way.
     contended: bool = False
-    #: A caller that is refused joins the name's queue next. That tells as much as a look.
+    #: A caller that is refused joins the name's queue next. The reply to that statement says as
+    #: much as a separate read of the name, so the attempt skips the read.
     joins_next: bool = False
-    #: It was refused, and has neither joined nor looked since.
+    #: The last try was refused, and no statement has read the name since.
     unseen: bool = False
 
     @property
     def yields(self) -> bool:
-        """Whether those come first who wait in the server, where the queue does not show them."""
+        """Whether sessions that wait in the server go first; the queue does not show them."""
         return False
 
     @property
     def closed(self) -> float:
-        """For how long nothing at all is granted."""
+        """Seconds for which the database still grants nothing to any caller."""
         return 0.0 if self.opens is None else max(0.0, self.opens - self.deadline.now)
 
     @property
     def mine(self) -> bool:
-        """Whether the name was seen to have this token."""
+        """Whether this attempt's token was seen to hold the name."""
         return self.seen.state is not None and self.request.token in self.seen.state.members
 
     @property
     def promising(self) -> bool:
-        """Whether the name was seen so that to ask may not be in vain."""
+        """Whether a try may succeed, by the last known state."""
         return self.seen.position.free or self.mine
 
     @property
@@ -108,16 +116,17 @@ class Attempt:
 
     @property
     def unsure(self) -> bool:
-        """Whether it may have the name, or get it yet, without knowing that."""
+        """Whether the attempt may hold the name, or be granted it later, without knowing."""
         return self.doubt is not None or bool(self.request.unreturned)
 
     # --- asking ------------------------------------------------------------------------------
 
     def run(self, ticket: str | None, ask: Ask | None = None) -> Procedure[Held | None]:
-        """Ask once, by ``ask`` or in a transaction of its own, and settle what became of it.
+        """Ask once, with ``ask`` or in a transaction of its own, and settle the outcome.
 
-        With a ticket a name that is not free is queued for. Who joins the queue next asks again
-        with one, or goes on in the same try without.
+        With a ticket, the attempt joins the queue if the name is not free. With
+        :attr:`joins_next` a refused caller comes back with a ticket to join; if it comes back
+        without a ticket, the attempt completes the refused try by reading the name.
         """
         replaced = self.cuts > 0
         while True:
@@ -127,20 +136,20 @@ class Attempt:
             if held is not None:
                 if not held.term.over(self.deadline.now):
                     return held
-                # The reply took longer than the lease is good for.
+                # The reply came so late that the lease's term is over.
                 yield from self._give_back()
                 yield from self.look(ticket)
             free = self.seen.state is None or not self.seen.state.held
             if replaced or not self.cuts or not free:
                 return None
-            # A connection that had died while idle is no reason to be refused.
+            # The connection may have died while it was idle: that must not refuse the caller.
             replaced = True
 
     def _once(self, ticket: str | None, ask: Ask | None) -> Procedure[tuple[bool, Held | None]]:
-        """Return whether the server refused it, and the hold."""
+        """Make one try; return whether the server refused it, and the hold."""
         self.timed_out, refused = None, False
         unseen, self.unseen = self.unseen, False
-        if unseen and ticket is None:  # there is no ticket to join with, so the try ends as others
+        if unseen and ticket is None:  # it cannot join, so the refused try ends with a read
             return (yield from self._look_refused())
         tickets = len(self.request.tickets)
         try:
@@ -150,7 +159,7 @@ class Attempt:
             else:
                 query, reply = yield from ask()
         except StatementError as failure:
-            if failure.fault in _ELSEWHERE:  # it has not joined
+            if failure.fault in _ELSEWHERE:  # the server did not execute it: no ticket has joined
                 del self.request.tickets[tickets:]
             self._take_doubt(failure)
         else:
@@ -167,7 +176,8 @@ class Attempt:
                 return False, None
             if isinstance(outcome, Queued) and self.doubt is None:
                 self.seen = Seen(*outcome, reply.sent)
-                if self.seen.position.free:  # since it became so in between, nobody will tell
+                # The name became free between our two statements: no notification will come.
+                if self.seen.position.free:
                     return (yield from self._once(ticket, ask))
                 self.contended = True
                 return False, None
@@ -176,17 +186,18 @@ class Attempt:
         return refused, (yield from self._found())
 
     def _look_refused(self) -> Procedure[tuple[bool, Held | None]]:
-        """Return the same after a look at the name that was refused."""
+        """Complete a refused try: read the name, and return as :meth:`_once` does."""
         yield from self.look(None)
         self.contended = self.contended or not self._missing
         return True, (yield from self._found())
 
     def reach(self, query: Query[Any]) -> Procedure[Reply]:
-        """Run a try on a connection of its own, once the database is reached."""
+        """Run a try on a connection of its own; retry only while the database is not reached."""
         return retry(query, self.deadline.reach, self.deadline.now, _ELSEWHERE)
 
     def statement(self, ticket: str | None) -> Try:
-        """Return what to ask: who does not stand in the queue yet has to join, if it can."""
+        """Return the statement for the next try. An attempt with a ticket joins the queue if it has
+        not joined yet."""
         request, position = self.request, self.seen.position
         asked = request.name, request.token, request.owner, request.ttl
         if ticket is None or self._missing:
@@ -200,11 +211,12 @@ class Attempt:
         return self.dialect.join(*asked, ticket, yields=self.yields)
 
     def believe(self, passed: Passed, ticket: str | None) -> Procedure[Held | None]:
-        """Return the hold that a release has passed on, as its message says, or the table.
+        """Return the hold that a release has passed on, from its notification or from the table.
 
-        Its term began when it was granted: so much later, by the database's clock, than the place
-        in the queue was seen; by ours that is up to the margin's share less. A message that is too
-        old to act on, or that comes a second time, is not believed: the table is asked.
+        The term began at the grant. The database's clock says how long that was after the attempt
+        read its queue position. Our clock may run slower, by up to the margin's share, so that
+        share is subtracted. The attempt does not act on a notification that is too old or that
+        comes a second time: it reads the table.
         """
         self.contended, seen = True, self.seen
         fence = 0 if seen.state is None else seen.state.fence
@@ -220,7 +232,7 @@ class Attempt:
     # --- settling ----------------------------------------------------------------------------
 
     def _take_doubt(self, failure: StatementError) -> None:
-        """Take down a try without a clear reply. Raises what no other try can mend."""
+        """Record a try without a clear reply. Raises the errors that no other try can fix."""
         broken = failure.fault is _BROKEN
         if broken:
             self.cuts += 1
@@ -229,8 +241,8 @@ class Attempt:
         if failure.fault is Fault.CANCELED:
             self.timed_out = explain(self.dialect, failure, self.request.name)
             self.timed_out.__cause__ = failure.__cause__
-        # Where a failure does not undo all of a statement it may have been the part after the
-        # grant's commit that the server gave up.
+        # If a failure does not undo the whole statement, the server may have canceled the part
+        # after the grant's commit.
         parts = failure.fault is Fault.CANCELED and not self.dialect.failure_aborts
         if broken or parts:
             self.doubt = self.doubt or Doubt()
@@ -240,10 +252,11 @@ class Attempt:
             raise self.told(error) from failure.__cause__
 
     def look(self, ticket: str | None) -> Procedure[None]:
-        """Look at the name; whoever cannot, and does not know what became of a try, says so.
+        """Read the name, and settle a try in doubt.
 
-        What is not there may still come, as long as the session it was sent on is alive. So that
-        is ended first, and then what is there settles it.
+        A lost try may still be executed as long as its session is alive. So that session is ended
+        first; then the row settles the outcome. Raises OutcomeUnknown if that fails while the
+        outcome of a try is open.
         """
         doubt = self.doubt
         try:
@@ -258,7 +271,7 @@ class Attempt:
             self.doubt = None
 
     def _look(self, ticket: str | None) -> Procedure[None]:
-        """See what the name is like, and where the ticket stands."""
+        """Read the name's row and the ticket's position."""
         name, deadline = self.request.name, self.deadline
         if ticket is None:
             state, reply = yield from look_from(self.dialect, name, deadline.reach, deadline.now)
@@ -277,7 +290,7 @@ class Attempt:
         self._note(reply)
 
     def _found(self) -> Procedure[Held | None]:
-        """Return the hold that the last look has shown, if it has."""
+        """Return the hold, if the last known state shows one for this attempt's token."""
         state = self.seen.state
         if state is None or not state.held or not self.mine:
             return None
@@ -288,15 +301,15 @@ class Attempt:
         return (yield from self._confirm(held))
 
     def _confirm(self, held: Held) -> Procedure[Held | None]:
-        """Return the hold that was found, once it is known to outlive this server.
+        """Return the hold that was found, once it is known to survive a failover.
 
-        Where no reply was lost it was passed on, and can be given back.
+        If no reply was lost, the hold was passed on to this waiter, and can be released.
         """
         token = held.group or self.request.token
         asked = Asked(Renewal(self.request.name, token, self.request.ttl), held)
         deadline = self.deadline
         outcome = yield from confirm(self.dialect, asked, deadline.reach, deadline.now)
-        deadline.now = (yield Sleep(0)).now  # the answer may have come when the term was over
+        deadline.now = (yield Sleep(0)).now  # the reply may have come after the term's end
         if isinstance(outcome, Term):
             if not outcome.over(deadline.now):
                 return held._replace(term=outcome)
@@ -307,16 +320,17 @@ class Attempt:
         return None
 
     def _give_back(self, why: DBLockError | None = None) -> Procedure[object]:
-        """Release what must not be believed in, and go on with another token.
+        """Release a hold that must not be used, and go on with another token.
 
-        ``why`` it was not renewed; None if the reply came too late.
+        ``why`` is the reason that it was not renewed; None if the reply came too late.
         """
         return give_back(self.dialect, self.request, self.deadline.now)
 
     def _term(self, remaining: float, sent: float) -> Term:
         """Return the term of a hold, whichever try was granted it.
 
-        So much of it remained some time after that was asked: its end is no later than the expiry.
+        The server computed ``remaining`` after the statement was sent. So a term that ends
+        ``remaining`` seconds after ``sent`` ends no later than the expiry.
         """
         return Term(sent - max(0.0, self.request.ttl - remaining), self.request.ttl)
 
@@ -324,11 +338,11 @@ class Attempt:
         self.deadline.now, self.server = reply.now, reply.server
 
     def told(self, error: DBLockError) -> DBLockError:
-        """Return what to tell of ``error``: nobody knows, where a try before it is in doubt."""
+        """Return the error to raise: OutcomeUnknown while an earlier try is in doubt."""
         return self.unknown(error) if self.unsure else error
 
     def unknown(self, error: DBLockError) -> OutcomeUnknown:
-        """Return what to tell of ``error`` where it may have the name, or get it yet."""
+        """Return OutcomeUnknown for ``error``: the attempt may hold the name, or get it later."""
         name, ttl = self.request.name, self.request.ttl
         return OutcomeUnknown(
             f"dblock could not find out whether it was granted {name!r}, nor release that: "
@@ -336,21 +350,22 @@ class Attempt:
             name=name,
         )
 
-    # --- what may have refused a try ---------------------------------------------------------
+    # --- why a try was refused ---------------------------------------------------------------
 
     def _mend(self, ticket: str | None) -> Procedure[bool]:
-        """Mend what may have refused a try; return whether to try again at once."""
+        """Fix what may have refused a try; return whether to try again at once."""
         if not self.dialect.has_witness:
             return self.request.known and self.seen.position.free
-        # Whether it might have got the name, or at least have joined.
+        # The name was free, or the ticket should have joined: then the witness may have refused.
         position = self.seen.position
         out = ticket is not None and position.ahead is None and not self.mine
         return (position.free or out) and (yield from self._mend_witness())
 
     def _mend_witness(self) -> Procedure[bool]:
-        """Let the witness be mended if that refused a try.
+        """Repair the witness if it refused a try; return whether to try again at once.
 
-        Others may have mended it since then, so the first time it is taken for the reason.
+        Another process may have repaired it since. So the first time this assumes that the witness
+        was the reason, even if it is intact now.
         """
         deadline = self.deadline
         try:

@@ -1,15 +1,16 @@
-"""A hold by its token alone: only the client that made the token remembers it.
+"""A hold that is known by its token alone, which only the client that made the token remembers.
 
 ::
 
     take ── granted ────────────────────────────────────────────────────> Held
-     └── refused, or no reply ── look ── the token is there ── renew it ─> Held, repeated
-                                  ├── another has the name ──────────────> Refused
-                                  └── nobody answers ────────────────────> OutcomeUnknown
+     └── refused, or no reply ── read ── the token holds it ── renew it ─> Held, repeated
+                                  ├── another token holds it ────────────> Refused
+                                  └── no answer ─────────────────────────> OutcomeUnknown
 
-The client asks again with the same token when it does not know what became of a call, and whichever
-call arrived is the hold. So a token is neither exchanged for another nor released here, except when
-the client asks for that: an earlier call may be under way yet, and would end the hold of a later.
+A client that does not know the outcome of a call asks again with the same token; whichever call the
+server executed made the hold. So this neither exchanges a token for another nor releases it, unless
+the client asks for a release: an earlier call may still be under way, and would end the hold of a
+later call.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ from .tokens import is_shared
 
 
 class TokenAttempt(Attempt):
-    """How far one take of a lease has come."""
+    """The progress of one take of a lease."""
 
-    #: The token was found to have the name.
+    #: The token was found to hold the name already.
     repeated = False
 
     def ask(self) -> Procedure[Held | None]:
-        """Ask without waiting for anybody."""
+        """Ask without waiting for a holder."""
         return self.run(None)
 
     def find_hold(self) -> Procedure[Held | None]:
-        """Look whether the token has the name already."""
+        """Read whether the token holds the name already."""
         yield from self.look(None)
         return (yield from self._found())
 
@@ -62,10 +63,10 @@ class TokenAttempt(Attempt):
 
 
 class TokenSharedAttempt(TokenAttempt, SharedAttempt):
-    """How far one take of a shared lease has come. It joins readers, and never begins a group.
+    """The progress of one take of a shared lease. It joins readers, and never begins a group.
 
-    A list of readers counts for as long as their group's token does. A client may come back with
-    its token: as that of a group it would bring back a list of readers that have gone.
+    A list of readers is valid while its group's token holds the name. A client may come back with
+    an old token: as a group's token it would make a list of readers valid again that have left.
     """
 
     def ask(self) -> Procedure[Held | None]:
@@ -73,8 +74,8 @@ class TokenSharedAttempt(TokenAttempt, SharedAttempt):
 
 
 class TokenSlotAttempt(TokenAttempt, SlotAttempt):
-    """How far one take of a slot has come. A slot that the token has is found first: the statement
-    that takes any slot would take a second one."""
+    """The progress of one take of a slot. It first looks for a slot that the token holds already:
+    the statement that takes any slot would take a second one."""
 
     @property
     def promising(self) -> bool:
@@ -91,7 +92,7 @@ class TokenSlotAttempt(TokenAttempt, SlotAttempt):
 
 
 def late(name: str, ttl: float) -> OutcomeUnknown:
-    """Return the error for a reply that came when the holder could not act on it any more."""
+    """Return the error for a grant whose reply came after the holder's deadline."""
     return OutcomeUnknown(
         f"{name!r} was granted, and the reply came when most of the {ttl:g} s were over. Take it "
         "again with the same token: the database knows whether it has the name yet",
@@ -100,9 +101,9 @@ def late(name: str, ttl: float) -> OutcomeUnknown:
 
 
 def take(attempt: TokenAttempt, *, look_first: bool) -> Procedure[Held | Refused]:
-    """Take a name without waiting for its holder, or find that the token has it.
+    """Take a name without waiting for its holder, or find that the token holds it.
 
-    ``look_first``: another has it most likely, which one statement finds out.
+    With ``look_first`` another token most likely holds the name; one read finds that out.
     """
     held = None
     if look_first:
@@ -125,10 +126,10 @@ def take(attempt: TokenAttempt, *, look_first: bool) -> Procedure[Held | Refused
 def renew(
     dialect: Statements, name: str, token: str, ttl: float, patience: float, start: float
 ) -> Procedure[Held]:
-    """Renew the hold that a token has. Raises LockLost if it has none.
+    """Renew the hold of a token. Raises LockLost if it has none.
 
-    It can be repeated, whatever became of it. ``patience`` bounds how long an unreachable database
-    is tried, and a row that is in use.
+    A renewal can be repeated, whatever its outcome was. ``patience`` is how many seconds to retry
+    an unreachable database or a locked row.
     """
     now, until = start, start + patience
     while True:
@@ -160,7 +161,7 @@ def release_by_token(
     *,
     guarded: bool = False,
 ) -> Procedure[None]:
-    """Release the hold, or the share, that a token has. Raises LockLost if it has none.
+    """Release the hold of a token, or its share in a hold. Raises LockLost if it has none.
 
     ``guarded`` as in :func:`.release`.
     """
@@ -174,7 +175,7 @@ def release_by_token(
 def find(
     dialect: Statements, name: str, token: str, patience: float, now: float
 ) -> Procedure[tuple[Held, float]]:
-    """Return the hold that a token has, and the time. Raises LockLost if it has none."""
+    """Return the hold of a token, and the time. Raises LockLost if it has none."""
     row, reply = yield from _look(dialect, name, token, patience, now)
     assert row.remaining is not None
     return Held(row.fence, Term(reply.sent, row.remaining), reply.server), reply.now
@@ -192,7 +193,7 @@ def _group(
 def _look(
     dialect: Statements, name: str, token: str, patience: float, now: float
 ) -> Procedure[tuple[LockRow, Reply]]:
-    """Read the row of a name that a token has. Raises LockLost if it does not have it."""
+    """Read the row of a name that a token holds. Raises LockLost if it does not hold the name."""
     state, reply = yield from look_from(dialect, name, patience, now)
     loss = loss_by_token(state, name, token)
     if loss is not None:
@@ -204,7 +205,7 @@ def _look(
 def _why_lost(
     dialect: Statements, state: LockRow | None, name: str, token: str, ttl: float, now: float
 ) -> Procedure[LockLost | None]:
-    """Return why a token does not have a name; None if it does, and may ask again."""
+    """Return why a token does not hold a name; None if it does, and may renew it again."""
     loss = loss_by_token(state, name, token)
     if loss is not None or not dialect.has_witness:
         return loss

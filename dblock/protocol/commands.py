@@ -1,7 +1,7 @@
-"""What each statement asks of the database, in values that are the same for all databases.
+"""Commands: what each statement asks of the database, as values that are equal on all databases.
 
-A statement's SQL and its parameters are one database's own way to say it. Whoever takes the part of
-a database, or looks at what is sent, goes by these.
+SQL and parameters differ between databases; the command does not. A simulated database executes the
+commands, and code that observes statements recognizes them by their commands.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import NamedTuple
 
 from .state import Renewal
 
-# --- where the tables are ------------------------------------------------------------------------
+# --- location of the tables ----------------------------------------------------------------------
 
 
 class LookAround(NamedTuple):
-    """Look where the tables are, and in which version."""
+    """Read the location and the version of the tables."""
 
 
 class SeeHidden(NamedTuple):
-    """See whether a temporary table hides one of dblock's."""
+    """Read whether a temporary table hides one of dblock's tables."""
 
 
 # --- the lease -----------------------------------------------------------------------------------
 
 
 class Grant(NamedTuple):
-    """Take the name if it is free; if it is ``known``, only one with a row and without a queue."""
+    """Take the name if it is free; with ``known``, only a name with a row and an empty queue."""
 
     name: str
     token: str
@@ -37,9 +37,10 @@ class Grant(NamedTuple):
 
 
 class GrantSlot(NamedTuple):
-    """Take any free slot of a semaphore, if its limit is this and nobody is at its turnstile but
-    who has that with a token. The slots are tried from the one after ``first`` on, or that one
-    alone, which is ``known``: this process has had it at once, so it is likely to be free."""
+    """Take any free slot of a semaphore, unless the stored limit differs or another token than
+    ``turnstile`` holds the turnstile or waits for it. The slots are tried from slot ``first + 1``
+    on. With ``known`` that slot alone is tried: this process got it at its first try before, so it
+    is likely to be free."""
 
     name: str
     limit: int
@@ -52,14 +53,14 @@ class GrantSlot(NamedTuple):
 
 
 class LookAtSlots(NamedTuple):
-    """Read the limit of a semaphore, and the rows of its turnstile and of so many slots."""
+    """Read the limit of a semaphore, and the rows of its turnstile and of ``limit`` slots."""
 
     name: str
     limit: int
 
 
 class SetLimit(NamedTuple):
-    """Write the limit of a semaphore; if not ``anew``, only where it has none."""
+    """Write the limit of a semaphore. Unless ``anew``, keep the limit that is stored already."""
 
     name: str
     limit: int
@@ -67,7 +68,7 @@ class SetLimit(NamedTuple):
 
 
 class Take(NamedTuple):
-    """Take the name if it is the turn of who stands in the queue with a token."""
+    """Take the name if it is the turn of the waiter with the token."""
 
     name: str
     token: str
@@ -76,10 +77,10 @@ class Take(NamedTuple):
 
 
 class Join(NamedTuple):
-    """Let the ticket stand in the queue; where nobody is called, or take the name if that is its
-    turn.
+    """Put the ticket into the queue. On a database without notifications, take the name instead if
+    it is the ticket's turn.
 
-    One that ``yields`` does not stand there while another waits in the server.
+    With ``yields`` the ticket does not join while another session waits in the server.
     """
 
     name: str
@@ -91,7 +92,7 @@ class Join(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """Take a waiter out of the queue; call the next one if the name is free."""
+    """Remove a waiter from the queue; notify the next waiter if the name is free."""
 
     name: str
     token: str
@@ -105,7 +106,7 @@ class Renew(NamedTuple):
 
 
 class Attach(NamedTuple):
-    """Go on with an unexpired hold under another token."""
+    """Move an unexpired hold to another token."""
 
     name: str
     token: str
@@ -115,25 +116,26 @@ class Attach(NamedTuple):
 
 
 class Release(NamedTuple):
-    """Free the name if the token holds it; where names are passed on, only if nobody waits."""
+    """Free the name if the token holds it; where releases pass names on, only if its queue is
+    empty."""
 
     name: str
     token: str
 
 
 class PassOn(NamedTuple):
-    """Make the name, if the token holds it, the first waiter's; or free it and call who waits."""
+    """If the token holds the name, grant it to the first waiter, or free it and notify a waiter."""
 
     name: str
     token: str
-    #: Whether it may be anybody's already.
+    #: Whether the name may be granted to a waiter at once; otherwise it is freed.
     passes: bool
 
 
 class JoinReaders(NamedTuple):
-    """Share the unexpired hold of a group of readers, and let it last for a TTL from now at least.
+    """Share the unexpired hold of a group of readers, and extend it to a TTL from now at least.
 
-    Only if nobody is in the queue before who asks, unless it goes ``past`` them.
+    Refused if other waiters are in the queue before this reader, unless it goes ``past`` them.
     """
 
     name: str
@@ -145,7 +147,7 @@ class JoinReaders(NamedTuple):
 
 
 class LeaveReaders(NamedTuple):
-    """Share a hold no longer; the last reader frees the name, and calls who waits."""
+    """Stop sharing a hold; the last reader frees the name, and notifies the next waiter."""
 
     name: str
     group: str
@@ -153,7 +155,7 @@ class LeaveReaders(NamedTuple):
 
 
 class CallReaders(NamedTuple):
-    """Call the readers that wait before the first writer for a name that readers share."""
+    """Notify the readers that wait before the first writer for a name that readers share."""
 
     name: str
     group: str
@@ -166,14 +168,14 @@ class WaitInServer(NamedTuple):
 
 
 class ReleaseAndUnlock(NamedTuple):
-    """Free the name as :class:`Release` does, and its user lock."""
+    """Free the name as :class:`Release` does, and release its user lock."""
 
     name: str
     token: str
 
 
 class UnlockAll(NamedTuple):
-    """Let all user locks of the session go."""
+    """Release all user locks of the session."""
 
 
 class Look(NamedTuple):
@@ -183,7 +185,7 @@ class Look(NamedTuple):
 
 
 class LookQueued(NamedTuple):
-    """Read a name's row, and where the ticket stands."""
+    """Read a name's row, and the ticket's position in the queue."""
 
     name: str
     token: str
@@ -191,11 +193,11 @@ class LookQueued(NamedTuple):
 
 
 class ListHeld(NamedTuple):
-    """Read the rows of all names with a token, or waited for."""
+    """Read the rows of all names that have a token or waiters."""
 
 
 class ListRowLocks(NamedTuple):
-    """Read who has locked the row of a name, or of any."""
+    """Read which transactions have locked the row of a name, or of any name."""
 
     name: str | None
 
@@ -208,23 +210,23 @@ class ReadWitness(NamedTuple):
 
 
 class WriteWitness(NamedTuple):
-    """Write the witness anew if it is missing."""
+    """Write a new witness if it is missing."""
 
 
 class Distrust(NamedTuple):
-    """Let nobody believe the witness; no lease is out for longer than ``longest``."""
+    """Invalidate the witness; no present lease lasts for longer than ``longest`` seconds."""
 
     longest: float | None
 
 
 class AnnounceTtl(NamedTuple):
-    """Let it be known, for after a failover, that TTLs as long as this may be granted."""
+    """Record, for after a failover, that leases with TTLs up to ``ttl`` may be granted."""
 
     ttl: float
 
 
 class RecordTtl(NamedTuple):
-    """Let it be known, for after a crash, that TTLs as long as this are granted."""
+    """Record, for after a crash, that leases with TTLs up to ``ttl`` are granted."""
 
     ttl: float
 
@@ -233,7 +235,7 @@ class RecordTtl(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Insert the free row of a name, unless it is there."""
+    """Insert the free row of a name, unless it exists."""
 
     name: str
 
@@ -243,27 +245,27 @@ class Begin(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """End it, and with it what it has locked."""
+    """Commit a row lock's own transaction, which releases its row locks."""
 
 
 class Rollback(NamedTuple):
-    """Undo it."""
+    """Roll back a row lock's own transaction."""
 
 
 class Probe(NamedTuple):
-    """See whether it is still there."""
+    """Check that a row lock's own transaction still exists."""
 
 
 class Savepoint(NamedTuple):
-    """Make one in the user's transaction."""
+    """Create a savepoint in the user's transaction."""
 
 
 class UndoSavepoint(NamedTuple):
-    """Undo what was done since; rows that were locked since are let go."""
+    """Roll back to the savepoint, which releases the rows locked since."""
 
 
 class EndSavepoint(NamedTuple):
-    """Be done with it."""
+    """Release the savepoint."""
 
 
 class LockRow(NamedTuple):
@@ -274,7 +276,7 @@ class LockRow(NamedTuple):
 
 
 class Guard(NamedTuple):
-    """Hold off, in the user's transaction, all who would take the name."""
+    """Block, in the user's transaction, every grant of the name."""
 
     name: str
     token: str
@@ -288,13 +290,13 @@ class Apply(NamedTuple):
 
 
 class Unapply(NamedTuple):
-    """Take back a key that this transaction has recorded."""
+    """Delete a key that this transaction has recorded."""
 
     key: str
 
 
 class Gate(NamedTuple):
-    """Raise the largest fence that a table of the user's has seen, in the user's transaction."""
+    """Raise the largest fence in a user's own table, in the user's transaction."""
 
     name: str
     fence: int
@@ -317,17 +319,17 @@ class FinishOnce(NamedTuple):
 
 
 class ForgetOnce(NamedTuple):
-    """Take back the record of a call that this transaction has recorded."""
+    """Delete the record of a call that this transaction has recorded."""
 
     key: str
     token: str
 
 
-# --- those who are seen waiting ------------------------------------------------------------------
+# --- the table of waiters ------------------------------------------------------------------------
 
 
 class Register(NamedTuple):
-    """Write that a waiter is there, for the first time or again."""
+    """Insert a waiter's row, or extend it."""
 
     id: str
     name: str
@@ -339,23 +341,23 @@ class Register(NamedTuple):
 
 
 class Unregister(NamedTuple):
-    """Remove a waiter."""
+    """Delete a waiter's row."""
 
     id: str
 
 
 class Sweep(NamedTuple):
-    """Remove waiters whose time is over."""
+    """Delete the rows of waiters that have expired."""
 
 
 class ListWaiters(NamedTuple):
-    """Read who waits for a name, or for any."""
+    """Read the waiters of a name, or of all names."""
 
     name: str | None
 
 
 class ListBlocked(NamedTuple):
-    """Read all waiters that hold something, and which lease is on what they wait for."""
+    """Read all waiters that hold something, each with the fence of the lease it waits for."""
 
 
 # --- jobs ----------------------------------------------------------------------------------------
@@ -392,7 +394,7 @@ class ForgetRun(NamedTuple):
 
 
 class ListRuns(NamedTuple):
-    """Read the runs of a name that began last, so many."""
+    """Read the last ``limit`` runs of a name."""
 
     name: str
     limit: int
@@ -400,50 +402,50 @@ class ListRuns(NamedTuple):
 
 
 class ListLastRuns(NamedTuple):
-    """Read the last runs of the names whose runs began last, so many."""
+    """Read each name's last run, for the ``limit`` names whose last runs are the latest."""
 
     limit: int
 
 
 class ListHeldRuns(NamedTuple):
-    """Read the runs under the leases that there are now."""
+    """Read the runs under the present leases."""
 
 
 class PruneApplied(NamedTuple):
-    """Delete some of the keys that are older, in seconds."""
+    """Delete some of the keys that are older than ``age`` seconds."""
 
     age: float
 
 
 class PruneOnce(NamedTuple):
-    """Delete some of the records of calls that are kept no longer."""
+    """Delete some of the calls' records that have expired."""
 
 
 class PruneRuns(NamedTuple):
-    """Delete some of the runs that are older, in seconds, not the last one of a name."""
+    """Delete some of the runs that are older than ``age`` seconds, except each name's last."""
 
     age: float
 
 
-# --- names that are not used any more ------------------------------------------------------------
+# --- unused names --------------------------------------------------------------------------------
 
 
 class LookForUnused(NamedTuple):
-    """Look which of some names that follow another were not used for so long, in seconds."""
+    """Read a page of names after ``after``, and which of them were unused for ``idle`` seconds."""
 
     after: str
     idle: float
 
 
 class RaiseFloor(NamedTuple):
-    """Let the fences of all names that are new from now on be above a fence."""
+    """Raise the floor: every name that is new from now on gets a fence above ``fence``."""
 
     fence: int
 
 
 class Retire(NamedTuple):
-    """Delete the rows of names that follow one, up to another, where they were not used for so
-    long and have a fence up to the floor."""
+    """Delete the rows of names after ``after``, up to ``last``, that were unused for ``idle``
+    seconds and have fences up to ``fence``, the floor."""
 
     after: str
     last: str
@@ -452,12 +454,12 @@ class Retire(NamedTuple):
 
 
 class PruneValues(NamedTuple):
-    """Delete some of the values that are older, in seconds, and whose names have no row."""
+    """Delete some of the values that are older than ``age`` seconds and whose names have no row."""
 
     age: float
 
 
-# --- what a leader tells -------------------------------------------------------------------------
+# --- a leader's value ----------------------------------------------------------------------------
 
 
 class WriteValue(NamedTuple):
@@ -470,13 +472,13 @@ class WriteValue(NamedTuple):
 
 
 class ReadLeader(NamedTuple):
-    """Read who holds a name, and the value that this hold has written."""
+    """Read the holder of a name, and the value that this hold has written."""
 
     name: str
 
 
 class CallObservers(NamedTuple):
-    """Call those who observe a name."""
+    """Notify the observers of a name."""
 
     name: str
 
@@ -485,7 +487,7 @@ class CallObservers(NamedTuple):
 
 
 class EndSession(NamedTuple):
-    """End a session, known as its server knows it, whatever it is at."""
+    """End a session, by the server's own id for it, even while it runs a statement."""
 
     session: str
 
@@ -560,7 +562,8 @@ Command = (
     | EndSession
 )
 
-#: What ends a hold or a place in the queue, or keeps a hold. It waits for nobody who only asks.
+#: Commands that end or renew a hold, or leave a queue. They get a connection before commands that
+#: ask for a name.
 FIRST = frozenset({Release, PassOn, LeaveReaders, Leave, Renew, EndSession})
 
 

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Deadline:
-    """The end of one call's patience, by its holder's monotonic clock, in seconds.
+    """The time limits of one call, in seconds of its process's monotonic clock.
 
-    ``wait`` is how long from ``start`` a lock is waited for, None for ever. ``timeout`` bounds how
-    long a database that is away is tried, and how long an attempt whose reply was lost is looked
-    for. ``now`` is the time as it was last told.
+    The call waits for the lock up to ``wait`` seconds from ``start``; None for ever. ``timeout``
+    bounds how long it retries to reach the database, and how long it settles a lost reply. ``now``
+    is the time of the last reply.
     """
 
     start: float
     wait: float | None
     timeout: float
     now: float
-    #: The truth about an attempt comes before the deadline.
+    #: While the call settles a lost reply, ``wait`` does not apply.
     settling: bool = False
 
     @property
     def left(self) -> float | None:
-        """The seconds until it is over, below 0 when it is; None when it never is."""
+        """The seconds until the wait is over, negative afterwards; None for an endless wait."""
         return None if self.wait is None else self.start + self.wait - self.now
 
     @property
@@ -36,11 +36,11 @@ class Deadline:
 
     @property
     def reach(self) -> float:
-        """How long to try to get an answer at all."""
+        """Seconds to retry until the database answers."""
         if self.wait is None or self.settling:
             return self.timeout
         return max(0.0, min(self.timeout, self.start + self.wait - self.now))
 
     def within(self, seconds: float) -> float:
-        """Return so many seconds, or those that are left if they are fewer."""
+        """Return ``seconds``, or the seconds that are left if they are fewer."""
         return seconds if self.wait is None else max(0.0, min(seconds, self.left or 0.0))

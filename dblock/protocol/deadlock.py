@@ -1,4 +1,4 @@
-"""Whether those who wait, and hold what others wait for, wait for one another."""
+"""Finding a deadlock: a cycle of waiters, each of which holds the name that the next waits for."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 
 class Blocked(NamedTuple):
-    """One who waits for a name and holds others.
+    """A waiter that holds other names.
 
-    ``fence`` is that of the lease that is on the name now, None where there is none. ``holds`` are
-    the names held and the fences they were granted with, None for a row lock.
+    ``fence`` is the fence of the name's present lease; None if the name has none. ``holds`` has the
+    names that the waiter holds, with the fences of their grants; None for a row lock.
     """
 
     id: str
@@ -23,18 +23,20 @@ class Blocked(NamedTuple):
 
 
 def find_cycle(blocked: Sequence[Blocked], victim: str) -> list[Blocked] | None:
-    """Return a cycle in which ``victim`` came last, from it to the one who waits for it.
+    """Return a cycle in which ``victim`` began to wait last, from ``victim`` to the waiter that
+    waits for it; None if there is none.
 
-    Each cycle was closed by one who came last, so exactly one is told, whoever looks.
+    The waiter that began last closed the cycle. So exactly one waiter of a cycle finds itself as
+    the victim, in whatever order the waiters check.
 
-    What a waiter holds is what it wrote when it looked last. Of a lease that is not believed when
-    another fence is on the name by now; and where a lease is, nobody has a row lock.
+    ``holds`` is as the waiter wrote it at its last check. A hold counts only if its fence is the
+    fence of the name's present lease. A row lock counts only if the name has no lease.
     """
     last = next((one for one in blocked if one.id == victim), None)
     if last is None:
         return None
     before = [one for one in blocked if _came(one) < _came(last)]
-    ways: list[list[Blocked]] = [[last]]  # the shortest first
+    ways: list[list[Blocked]] = [[last]]  # the shortest paths first
     seen = {victim}
     for way in ways:
         if len(way) > 1 and _keeps(last, way[-1]):
@@ -55,5 +57,5 @@ def _holders(waiter: Blocked, others: Sequence[Blocked]) -> Iterator[Blocked]:
 
 
 def _keeps(holder: Blocked, waiter: Blocked) -> bool:
-    """Whether ``holder`` has what ``waiter`` waits for."""
+    """Whether ``holder`` holds the name that ``waiter`` waits for."""
     return waiter.name in holder.holds and holder.holds[waiter.name] == waiter.fence

@@ -1,4 +1,4 @@
-"""What nobody knows of statements whose replies were lost."""
+"""Statements in doubt: their replies were lost, so their outcomes are unknown."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Doubt:
-    """Statements had no clear reply, and may have been carried out or be so yet.
+    """Statements without a clear reply, which the server may have executed or may still execute.
 
-    ``sessions`` are what ends the sessions that they were sent on. Where one of these could not be
-    ended the name is ``haunted``: a statement may arrive at any time.
+    ``sessions`` has the queries that end the sessions of these statements. If a session could not
+    be ended, the name is ``haunted``: the lost statement may arrive at any time.
     """
 
     sessions: list[Query[bool]] = field(default_factory=list)
     haunted: bool = False
 
     def add(self, failure: StatementError) -> None:
-        """Take down a statement that failed so."""
+        """Record a statement that failed without a clear reply."""
         if failure.end is not None:
             self.sessions.append(failure.end)
         elif failure.fault is Fault.DISCONNECTED:
             self.haunted = True
 
     def end_sessions(self, dialect: Statements, deadline: Deadline) -> Procedure[None]:
-        """End the sessions, so that what is not there will not come.
+        """End the sessions, so that a statement that has not arrived never will.
 
         Several threads may do so at once.
         """
@@ -43,5 +43,5 @@ class Doubt:
                 dialect, session, deadline.reach, deadline.now
             )
             self.haunted = self.haunted or not ended
-            with suppress(ValueError):  # another has ended it too
+            with suppress(ValueError):  # another thread has ended it too
                 self.sessions.remove(session)

@@ -1,16 +1,16 @@
-"""Elections: a leader is who holds the name's lease, and tells others what it wants to.
+"""Elections: the leader is the holder of the name's lease, and publishes a value to observers.
 
-There is no state here but the lease's own. A value is written under the token and the fence of the
-hold, and counts for as long as that does.
+An election has no state besides the lease and the value. The value is written under the token and
+the fence of the hold, and counts for as long as the hold lasts.
 
 ::
 
-    observe:  look ── another than before ─────────────────────────> that
-               ^      └── the same: wait to be called, until the term is over, or for a while
-               └──────────────────────────────────────────────┘
+    observe:  read ── the leader or its value changed ─────────────> the new one
+               ^      └── no change: wait for a notification, the term's end, or an interval
+               └───────────────────────────────────────────────┘
 
-Who observes listens first and looks then, so it misses nothing that it is not called for. What it
-is not called for (an expiry, a call that was lost) it finds when it looks again.
+An observer listens first and reads then, so it misses no change in between. A change without a
+notification (an expiry, or a notification that was lost) it finds when it polls.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ if TYPE_CHECKING:
     from .doubt import Doubt
     from .statements import Statements
 
-# Seconds between two looks at least: clocks are rounded, and a term that is over may not be yet.
+# Seconds: the shortest interval between two polls. Clocks are rounded, so a term that should have
+# ended may still last for a moment.
 SOON = 0.005
 
-#: What an observer has seen: a term and its value as text, or that nobody leads.
+#: The state that an observer has seen: the leader's fence and value as text; None without a leader.
 Seen = tuple[int, str] | None
-#: Before it has looked: neither.
+#: The value before the first read, which is equal to no leader's.
 UNSEEN: Seen = (-1, "")
 
 
@@ -51,10 +52,10 @@ def proclaim(
     patience: float,
     now: float,
 ) -> Procedure[None]:
-    """Write the value of a hold, which ``held`` tells as it is now, after those ``before``.
+    """Write the value of a hold; earlier values ``before`` can no longer arrive after this one.
 
-    Raises LockLost if the hold is over, and ValueError if the name is a semaphore's; OutcomeUnknown
-    and Unavailable as :func:`.write` does.
+    ``held`` returns the present state of the hold. Raises LockLost if the hold is over, and
+    ValueError if the name is a semaphore's; OutcomeUnknown and Unavailable as :func:`.write` does.
     """
     fence, term = held().fence, held().term
     if term.over(now):
@@ -74,7 +75,7 @@ def proclaim(
 def _refuse_semaphore(
     dialect: Statements, name: str, patience: float, now: float
 ) -> Procedure[None]:
-    """Raise ValueError if a name has the limit of a semaphore, which no value replaces."""
+    """Raise ValueError if the name has a semaphore's limit, which no value may replace."""
     look = dialect.look_at_slots(name, 0)
     reply = yield from retry_or_raise(dialect, look, name, patience, now)
     if look.read(reply).limit:
@@ -84,7 +85,7 @@ def _refuse_semaphore(
 
 
 def call(dialect: Statements, name: str, patience: float, now: float) -> Procedure[None]:
-    """Call those who observe a name, where they are called."""
+    """Notify the observers of a name, if the database can notify."""
     if dialect.can_notify:
         query = dialect.call_observers(name)
         try:
@@ -94,7 +95,7 @@ def call(dialect: Statements, name: str, patience: float, now: float) -> Procedu
 
 
 def leader(dialect: Statements, name: str, patience: float, now: float) -> Procedure[Leader | None]:
-    """Read who leads."""
+    """Read the present leader."""
     found, _ = yield from _look(dialect, name, patience, now)
     return found
 
@@ -108,7 +109,7 @@ def _look(
 
 
 def seen(leader: Leader | None) -> Seen:
-    """Return what of a leader is news when it changes: which term it is, and its value."""
+    """Return the parts of a leader whose change is news: its fence and its value."""
     return None if leader is None else (leader.fence, repr(leader.value))
 
 
@@ -121,9 +122,10 @@ def observe(
     patience: float,
     now: float,
 ) -> Procedure[Leader | None]:
-    """Wait until what is to be seen of a leader is not what was ``before``; return the leader.
+    """Wait until the leader or its value differs from ``before``; return the leader.
 
-    ``line`` is the observer's own. Where it is not called it looks after each ``interval``.
+    ``line`` is a local queue of the observer's own. Without notifications the observer polls at
+    intervals of ``interval`` seconds.
     """
     topic = dialect.topic(name) if dialect.can_notify else None
     server: str | None = ANY_SERVER
@@ -140,7 +142,7 @@ def observe(
         if not called and topic is not None and server != reply.server:
             server = reply.server
             if server is not None:
-                continue  # it calls: listen, and look again
+                continue  # this server can notify: listen, and read again
         rest = max(interval, dialect.timing.observe) if called else interval
         if found is not None:
             rest = min(rest, max(SOON, found.remaining))

@@ -1,15 +1,15 @@
-"""Whether the lock table may be believed: the witness, and the epoch that it stands for.
+"""The witness and its epoch: whether the lock table still has every lease that was granted.
 
 ::
 
-    consult:  look ── there ── knows of the TTL ──────────────> Witness
-               │        └───── does not: announce it ── record it ── look
-               └── missing, or its pause too long: write it anew ── look
+    consult:  read ── there ── covers the TTL ──────────────────> Witness
+               │        └───── does not: announce it ── record it ── read
+               └── missing, or its pause too long: write a new one ── read
 
-A database that crashes or fails over may forget leases. Then the witness is missing, and whoever
-finds out writes it anew: with a new epoch, and nothing granted until the longest TTL is over,
-unless no lease was lost. A pause that is longer than that was begun while the database's clock was
-ahead; whoever sees it cuts it short.
+A database that crashes or fails over may lose leases. Then the witness is missing, and the first
+process that notices writes a new one. Unless no lease was lost, the new witness begins a new epoch,
+and nothing is granted until the longest TTL is over. A pause longer than that began while the
+database's clock was ahead; the first process that reads it shortens it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from .steps import Procedure
 if TYPE_CHECKING:
     from .statements import Statements
 
-# How often to look again: after each time somebody, if not we, has mended it.
+# The number of reads before this gives up. After each of them a process has repaired the witness:
+# we or another.
 ROUNDS = 10
 
 
 class Consulted(NamedTuple):
     """The witness as it was at a moment between ``sent`` and ``now``.
 
-    ``mended`` tells that it was missing, or knew too little.
+    ``mended`` says that it was missing, or did not cover the TTL, and was repaired.
     """
 
     witness: Witness
@@ -43,14 +44,14 @@ class Consulted(NamedTuple):
 
     @property
     def opens(self) -> float:
-        """When something may be granted, at the earliest."""
+        """The earliest time at which a lease may be granted, by our clock."""
         return self.sent + self.witness.pause
 
 
 def consult(
     dialect: Statements, ttl: float, patience: float, now: float, within: float | None = None
 ) -> Procedure[Consulted]:
-    """Return the witness, once it is there and knows of TTLs as long as ``ttl``.
+    """Return the witness, once it exists and covers TTLs up to ``ttl``.
 
     Every statement of this can be repeated. Raises StatementError.
     """
@@ -63,8 +64,9 @@ def consult(
         if witness is None:
             mend = [dialect.write_witness()]
         else:
-            # What is recorded is granted at once, by everybody, and a grant in an UNLOGGED table
-            # waits for no standby. So the standbys that commits wait for are told first.
+            # Every process grants a recorded TTL at once, and a grant in an UNLOGGED table waits
+            # for no standby. So the announcement is committed first: it reaches the standbys that
+            # commits wait for before any process grants the TTL.
             mend = [dialect.announce_ttl(ttl), dialect.record_ttl(ttl)]
         for statement in mend:
             now = (yield from retry(statement, patience, now, AWAY | PASSING, within)).now
@@ -76,10 +78,10 @@ def consult(
 def pause(
     dialect: Statements, longest: float | None, patience: float, now: float
 ) -> Procedure[float]:
-    """Begin a new epoch, whatever was lost; return the seconds until something is granted.
+    """Begin a new epoch, even if no lease was lost; return the seconds until grants are allowed.
 
-    Every lease of before is lost, and none is out for more than ``longest`` seconds. Raises
-    Unsupported where there is no witness.
+    All present leases are lost. ``longest`` is the number of seconds within which each of them
+    expires. Raises Unsupported on a database without a witness.
     """
     if not dialect.has_witness:
         raise Unsupported(
@@ -105,7 +107,7 @@ def ended(name: str, fence: int, witness: Witness) -> LockLost | None:
 def failed_over(name: str) -> LockLost:
     """Return the loss of a lease that another server granted.
 
-    What is replicated may be older than what that server told, to others too.
+    The replica may be older than what the other server replied, to other clients too.
     """
     return LockLost(
         f"another server has taken the place of the one that granted the lease on {name!r}",

@@ -1,4 +1,4 @@
-"""From a fault to the error a user sees: what happened, and what to do about it."""
+"""From a fault to the user's error: what happened, and what to do about it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 def explain(
     dialect: Statements, failure: StatementError, name: str | None = None, *, harmless: bool = False
 ) -> DBLockError:
-    """Return the error that tells ``failure`` to the caller.
+    """Return the error for ``failure``.
 
-    ``harmless`` says of the statement that it is the same whether it was run or not.
+    ``harmless`` says that it makes no difference whether the server executed the statement.
     """
     said = str(failure)
     match failure.fault:
@@ -86,14 +86,14 @@ def explain(
 
 
 def misconfigured(said: str, name: str | None = None) -> Misconfigured:
-    """Return the error for a connection that cannot be made as it is set up."""
+    """Return the error for a database to which dblock cannot connect as configured."""
     return Misconfigured(
         f"dblock cannot connect to the database as it is set up: {said}", name=name
     )
 
 
 def unknown(said: object, name: str | None = None) -> OutcomeUnknown:
-    """Return the error for a statement that may have been carried out, or be so yet."""
+    """Return the error for a statement that the server may have executed, or may still execute."""
     return OutcomeUnknown(
         "the reply to a statement was lost, and dblock could not find out what the statement did: "
         f"{said}",

@@ -29,10 +29,11 @@ def guard(
 ) -> Procedure[None]:
     """Prove the lease in the user's transaction, and keep it provable until that ends.
 
-    ``held`` tells the hold as it is now: it may be renewed meanwhile.
+    ``held`` returns the present state of the hold, which may be renewed meanwhile.
 
-    First keep all who would take the name off it, then look, from outside the transaction and
-    its snapshot, whether it is still ours. Both orders would pass a test; only this one is safe.
+    First this blocks every grant of the name. Then it reads the name from outside the transaction
+    and its snapshot, to check that the lease is still ours. Both orders would pass a test; only
+    this one is safe.
     """
     fence = held().fence
     if held().term.over(start):
@@ -76,7 +77,7 @@ class _Proof(NamedTuple):
 def _prove(
     dialect: Statements, name: str, token: str, fence: int, patience: float, now: float
 ) -> Procedure[_Proof]:
-    """Keep all who would take the name off it, in the user's transaction."""
+    """Block every grant of the name, in the user's transaction."""
     try:
         query = dialect.guard(name, token, fence)
         reply = yield ExecuteInTransaction(query, within=patience)

@@ -1,4 +1,4 @@
-"""Looking at names; and why a lease is lost, by what is seen of its name."""
+"""Reading names; and why a lease is lost, from the state of its name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def look(
     dialect: Statements, name: str, patience: float, now: float
 ) -> Procedure[tuple[LockRow | None, float]]:
-    """Read a name's state, for as long as ``patience`` tells to try to reach the database."""
+    """Read a name's state, and retry for ``patience`` seconds to reach the database."""
     state, reply = yield from look_from(dialect, name, patience, now)
     return state, reply.now
 
@@ -28,7 +28,7 @@ def look(
 def look_from(
     dialect: Statements, name: str, patience: float, now: float
 ) -> Procedure[tuple[LockRow | None, Reply]]:
-    """As :func:`look`; return the reply too."""
+    """Read as :func:`look` does, and return the reply too."""
     query = dialect.look(name)
     reply = yield from retry_or_raise(dialect, query, name, patience, now)
     states = query.read(reply)
@@ -38,9 +38,10 @@ def look_from(
 def why_lost(
     dialect: Statements, name: str, token: str, held: Held | None, now: float
 ) -> Procedure[LockLost | None]:
-    """Look why a statement did not find its hold; None if that is there, its row merely in use.
+    """Read why a statement did not find its hold; None if the hold exists, and only its row was
+    locked.
 
-    ``held`` is None for a hold of which nothing is known but the token.
+    ``held`` is None if the caller knows only the token of the hold.
     """
     try:
         state, now = yield from look(dialect, name, 0.0, now)
@@ -62,14 +63,14 @@ def why_lost(
 def loss_of(
     state: LockRow | None, name: str, token: str, held: Held, now: float
 ) -> LockLost | None:
-    """Return why a hold is lost, from what was last seen of its name; None if it is not.
+    """Return why a hold is lost, from the last known state of its name; None if it is not lost.
 
-    ``now`` is not before it was seen.
+    ``now`` is a time after that state was read.
     """
     if state is None:
         return LockLost(f"{name!r} was removed from the lock table", name=name, reason="forced")
     if state.fence != held.fence:
-        # Its expiry was later than that, by any clock that goes about as fast as ours.
+        # The term's deadline lies before the expiry, by any clock that runs about as fast as ours.
         if not held.term.over(now - _age(state)):
             return LockLost(
                 f"the lease on {name!r} was taken by another before it expired: it was released by "
@@ -86,9 +87,9 @@ def loss_of(
 
 
 def loss_by_token(state: LockRow | None, name: str, token: str) -> LockLost | None:
-    """Return why a token does not have a name, from what was last seen of it; None if it does.
+    """Return why a token does not hold a name, from the last known state; None if it does.
 
-    The fence of its hold is not known.
+    The fence of its hold is unknown.
     """
     if state is None:
         return LockLost(f"no lease on {name!r} is known here", name=name, reason="unknown")
@@ -109,7 +110,7 @@ def loss_by_token(state: LockRow | None, name: str, token: str) -> LockLost | No
 
 
 def attached(state: LockRow) -> LockLost:
-    """Return the loss of a hold that somebody has attached: it goes on there, or has run out."""
+    """Return the loss of a hold that another process has attached: it goes on there, or expired."""
     if not state.held:
         holder = printable(state.owner or "an unnamed holder")
         return LockLost(
@@ -127,7 +128,7 @@ def attached(state: LockRow) -> LockLost:
 
 
 def taken_over(state: LockRow, fence: int) -> LockLost:
-    """Return the loss of a lease that others have had since."""
+    """Return the loss of a lease whose name was granted again since."""
     return LockLost(
         f"the lease on {state.name!r} was taken over after it expired: {followed(state, fence)}",
         name=state.name,
@@ -136,17 +137,17 @@ def taken_over(state: LockRow, fence: int) -> LockLost:
 
 
 def followed(state: LockRow, fence: int) -> str:
-    """Say who has had a name after a hold."""
+    """Describe the holds of a name after a fence."""
     return f"fence {fence} was followed by {state.fence}; it is now {state.told().describe()}"
 
 
 def _age(state: LockRow) -> float:
-    """Return the seconds since the last grant, by the database's clock; 0 if it does not say."""
+    """Return the seconds since the last grant, by the database's clock; 0 if that is unknown."""
     if state.acquired_at is None or state.expires_at is None or state.remaining is None:
         return 0.0
     return (state.expires_at - state.acquired_at).total_seconds() - state.remaining
 
 
 def expired(name: str, why: str = "without being renewed in time") -> LockLost:
-    """Return the loss of a lease that ran out."""
+    """Return the loss of a lease that expired."""
     return LockLost(f"the lease on {name!r} expired {why}", name=name, reason="expired")

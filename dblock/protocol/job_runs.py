@@ -1,7 +1,8 @@
-"""The record of a job's runs: that one begins, how it ended, which was the last.
+"""The record of a job's runs: when a run began, how it ended, and each name's last run.
 
-Every statement is the same whether it ran once or twice, so what has no clear reply is repeated.
-A run is known by the fence of the hold it runs under, so what an older one says late is not heard.
+Every statement has the same effect whether it ran once or twice, so a statement without a clear
+reply is repeated. A run is identified by the fence of its hold, so a late statement of an older
+run changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class JobRun(NamedTuple):
-    """One run of a job: under which hold, and for which slot; the empty one is none."""
+    """One run of a job: its hold's fence, and its slot; "" means no slot."""
 
     name: str
     slot: str
@@ -60,7 +61,7 @@ def end(
 
 
 def _superseded(dialect: Statements, run: JobRun, found: str, now: float) -> Procedure[DBLockError]:
-    """Return what to tell of a run that is not the recorded one."""
+    """Return the error for a run when another run is on record."""
     state, now = yield from look(dialect, run.name, 0.0, now)
     if state is not None and state.fence > run.fence:
         return taken_over(state, run.fence)
@@ -76,8 +77,8 @@ def reopen(
 ) -> Procedure[bool]:
     """Delete the record of the run that has succeeded in a slot; False when none has.
 
-    By the fence of the run that is seen first, so that it can be repeated after a lost reply
-    without touching the run after it.
+    Every try carries the fence of the run that was read first. So a try can be repeated after a
+    lost reply without touching the next run.
     """
     for run in (yield from recorded(dialect, name, 1, now, slot)):
         if run.outcome == "succeeded":
@@ -90,14 +91,14 @@ def reopen(
 def recorded(
     dialect: Statements, name: str, limit: int, now: float, slot: str | None = None
 ) -> Procedure[list[RunState]]:
-    """Read the runs of a name that are on record, so many, the one that began last first; only that
-    of a slot, if one is given."""
+    """Read up to ``limit`` recorded runs of a name, the latest first; with ``slot``, only the run
+    in that slot."""
     query = dialect.runs(name, limit, slot)
     return (yield from read(dialect, query, name, now))
 
 
 def last_of_each(dialect: Statements, limit: int, now: float) -> Procedure[list[RunState]]:
-    """Read the last run of each name, so many, the one that began last first."""
+    """Read the last run of each name, the latest first: up to ``limit`` names."""
     query = dialect.last_runs(limit)
     return (yield from read(dialect, query, None, now))
 
@@ -109,8 +110,8 @@ def last(dialect: Statements, name: str, now: float) -> Procedure[RunState | Non
 
 
 def prune(dialect: Statements, age: float, patience: float, now: float) -> Procedure[Pruned]:
-    """Delete the keys and the runs that are older than ``age`` seconds, and the records of calls
-    that are kept no longer; return how many."""
+    """Delete the keys and the runs that are older than ``age`` seconds, and the calls' records that
+    have expired; return how many were deleted."""
     keys = yield from delete_all(dialect, dialect.prune_applied(age), patience, now)
     keys += yield from delete_all(dialect, dialect.prune_once(), patience, now)
     runs = yield from delete_all(dialect, dialect.prune_runs(age), patience, now)

@@ -1,4 +1,4 @@
-"""A lease as it is asked for, held, or refused."""
+"""A lease's request, its hold, and its refusal, as values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 class Renounced(NamedTuple):
-    """What must not be believed in: the token of a hold, and the own one of who may share it."""
+    """A token that was given up while a grant under it may still arrive.
+
+    ``token`` is the hold's token; ``own`` is the request's own token, which differs if the request
+    may share another reader's hold.
+    """
 
     name: str
     token: str
@@ -22,27 +26,27 @@ class Renounced(NamedTuple):
 
 @dataclass(slots=True)
 class LeaseRequest:
-    """What an acquire asks for. The token is made before the attempt; it alone proves ownership."""
+    """An acquire's request. The token is made before the attempt; it alone proves ownership."""
 
     name: str
     token: str
     owner: str
     ttl: float
-    #: Whether it may begin with a term that is shorter than that, since it is renewed soon.
+    #: Whether the first term may be shorter than the TTL, since it is renewed soon.
     short: bool = False
-    #: This process has had the name before, so there is a row of it. The first try is for such.
+    #: This process has held the name before, so its row exists. The first try relies on that.
     known: bool = False
-    #: It may share the name with others who do: the token says so too.
+    #: It may share the name with other readers; the token says so too.
     shares: bool = False
-    #: The token of the readers' hold that it may share, by a try of its own.
+    #: The token of the readers' hold that it may share, because a try of it asked to join.
     group: str | None = None
-    #: What it may stand in the queue with, the last one first of all.
+    #: The tickets that may be in the queue for it; the last one is the likeliest.
     tickets: list[str] = field(default_factory=list, compare=False)
-    #: What it has renounced, and may have the name with all the same.
+    #: The given-up tokens that may still hold the name.
     unreturned: list[Renounced] = field(default_factory=list, compare=False, repr=False)
 
     def queued(self, ticket: str) -> None:
-        """Take down that it may stand in the queue with a ticket from now on."""
+        """Record that a ticket may be in the queue for it from now on."""
         if ticket not in self.tickets:
             self.tickets.append(ticket)
 
@@ -52,22 +56,22 @@ class Held(NamedTuple):
 
     fence: int
     term: Term
-    #: The server that granted it, where it is known.
+    #: The server that granted it, if that is known.
     server: str | None = None
-    #: Somebody else was in the way.
+    #: Another holder or waiter was in the way.
     contended: bool = False
-    #: The token of the hold, where that is another reader's who shares it.
+    #: The token of the hold, if another reader began it.
     group: str | None = None
 
     def elsewhere(self, server: str | None) -> bool:
-        """Whether a reply of ``server`` is that of another server than granted it."""
+        """Whether ``server``, which sent a reply, is not the server that granted the lease."""
         return None not in (self.server, server) and self.server != server
 
 
 class Refused(NamedTuple):
-    """It was not, within the wait. ``state`` is what was last seen of the name.
+    """The lease was not granted within the wait. ``state`` is the last known state of the name.
 
-    ``pause`` is for how many seconds nothing at all is granted, after a crash or a failover.
+    The database grants nothing to any caller for ``pause`` seconds, after a crash or a failover.
     ``row_lock`` is the transaction that has locked the row, if the caller has waited and the
     database shows it.
     """

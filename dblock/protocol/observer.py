@@ -1,7 +1,7 @@
-"""What a holder believes, told at the moment it begins to, or stops.
+"""Beliefs: an observer learns at once when a holder begins or ceases to count on a lock.
 
-Not for users, whose :mod:`.events` are told when there is time for it: this is for whoever checks
-that no two believe at once.
+This is not for users: their :mod:`.events` may come a little later. It is for tests, which check
+that no two holders count on one lock at the same time.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from .term import Term
 
 
 class Change(StrEnum):
-    """What became of a belief. After any but the first two there is none."""
+    """The change of a belief. After GRANTED and RENEWED the holder counts on the lock; after the
+    others it does not."""
 
-    #: Told before anybody can act on it.
+    #: The observer is called before the caller can act on the lock.
     GRANTED = "granted"
-    #: It has another term: a later one, or, where the holder asks for that, an earlier one.
+    #: The hold has another term: a later one, or an earlier one if the holder asks for that.
     RENEWED = "renewed"
-    #: Told before the statement that gives it back is sent, whatever comes of that.
+    #: The observer is called before the releasing statement is sent, whatever its outcome is.
     RELEASED = "released"
     LOST = "lost"
-    #: It was granted to a call that was interrupted, and is given back.
+    #: The lock was granted to a call that was interrupted, and is released.
     ABANDONED = "abandoned"
 
 
 class Belief(NamedTuple):
-    """That a lock is held: of a lease until its term is over, also where nobody tells of that.
+    """The belief that a lock is held. For a lease it ends with the term, without another change.
 
-    The token of a reader is its own. A row lock has neither token, fence nor term. One in a
-    transaction of the user's ends with that, of which nobody is told here.
+    A reader has its own token here. A row lock has neither token, fence nor term. A row lock in the
+    user's transaction ends with that transaction, without another change.
     """
 
     strategy: str
@@ -41,5 +42,6 @@ class Belief(NamedTuple):
     term: Term | None = None
 
 
-#: It is called where the belief changes, perhaps under the process-wide lock: it does not wait.
+#: Called in the thread in which the belief changes, perhaps under the process-wide lock. So it must
+#: not block.
 Observer = Callable[[Belief, Change], object]

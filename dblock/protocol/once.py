@@ -1,7 +1,7 @@
-"""A call that is made once: its key and its result are on record in the user's transaction.
+"""A call that is made once: the user's transaction records its key and its result.
 
-The key is recorded first, and it is unique. So a second call with it waits in the server until the
-first one's transaction has ended: then it finds the result, or it is the first.
+The key is recorded first, and it is unique. So a second call with the same key waits in the server
+until the first call's transaction has ended. Then it finds the result, or it becomes the first.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def claim(
     patience: float,
     start: float,
 ) -> Procedure[str | None]:
-    """Record a call, waiting up to ``wait`` seconds for others with its key; None if it is the
-    first, else the result of that.
+    """Record a call, waiting up to ``wait`` seconds for other calls with its key.
 
-    Raises InProgress and KeyReused, and leaves the transaction usable then.
+    Return None if this call is the first, otherwise the first call's result. Raises InProgress and
+    KeyReused; the transaction stays usable then.
     """
     deadline = Deadline(start, wait, patience, start)
     while True:
@@ -51,7 +51,7 @@ def claim(
                 raise explain_borrowed(dialect, failure, key) from failure.__cause__
             if left == 0:
                 raise _in_progress(dialect, key, wait) from failure.__cause__
-            # Where it did not wait in the server, it waits here.
+            # If the server does not wait, this waits instead.
             deadline.now = (yield Sleep(deadline.within(PAUSE))).now
             continue
         deadline.now = reply.now
@@ -64,7 +64,7 @@ def claim(
 def _bounded(
     query: Query[Record | None], left: float | None, chunk: float | None, timeout: float
 ) -> ExecuteInTransaction:
-    """Return the step that records a call. Where its wait has a bound it fails at that."""
+    """Return the step that records a call. With a ``chunk`` its wait in the server is bounded."""
     if chunk is None:
         return ExecuteInTransaction(query, left)
     return ExecuteInTransaction(
@@ -83,7 +83,7 @@ def _in_progress(dialect: Statements, key: str, wait: float | None) -> InProgres
 
 
 def _judge(record: Record, key: str, token: str, fingerprint: str | None) -> str | None:
-    """Return what a record says to a call."""
+    """Return the recorded result for a call; None if the record is the call's own."""
     if record.token == token:
         return None
     shown = printable(repr(key))
@@ -110,7 +110,7 @@ def finish(dialect: Statements, key: str, token: str, result: str) -> Procedure[
 
 
 def forget(dialect: Statements, key: str, token: str) -> Procedure[None]:
-    """Take back the record of a call."""
+    """Delete the record of a call."""
     yield from _change(dialect, dialect.forget_once(key, token), key)
 
 

@@ -1,6 +1,7 @@
-"""What people are told of names: who holds them, who waits, which job runs, who has locked the row.
+"""The state of names for users: the holder, the waiters, the job's run, the row lock.
 
-Each is one look, which waits for no lock but that of a file that somebody writes to.
+Each part is a plain read. It waits for no lock, except for the lock of a file while another
+transaction writes to the file.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from .steps import Execute, Procedure
 if TYPE_CHECKING:
     from .statements import Statements
 
-#: A waiter gets a free name within about a second. One that waits for longer waits for a row lock.
+#: Seconds. A waiter gets a free name within about a second. If it waits longer than this for a free
+#: name, a row lock is in the way.
 FREE_FOR = 2.0
 WRITING = RowLockState("a transaction that writes to the file now")
 SOMEBODY = RowLockState("a transaction, it seems: it is waited for, and no lease is on it")
 
 
 def show(dialect: Statements, name: str, most: int, now: float) -> Procedure[LockState]:
-    """Read a name's state and all that is told with it; of a semaphore up to ``most`` slots."""
+    """Read a name's state with its waiters, run, row lock, and up to ``most`` semaphore slots."""
     row = yield from show_row(dialect, name, now)
     waiters = (yield from _waiters(dialect, name, now)).get(name, ())
     run = yield from _last(dialect, name, now)
@@ -47,7 +49,7 @@ def show_row(dialect: Statements, name: str, now: float) -> Procedure[LockRow | 
 
 
 def look_at_all(dialect: Statements, now: float) -> Procedure[list[LockState]]:
-    """Read the states of all names that have a token, are waited for or are locked."""
+    """Read the states of all names that have a token, waiters or a row lock."""
     query = dialect.held()
     rows = yield from read(dialect, query, None, now)
     waiters = yield from _waiters(dialect, None, now)
@@ -72,7 +74,7 @@ def _told(
     row_locks: Mapping[str, RowLockState],
 ) -> LockState:
     if run is not None and run.fence != row.fence:
-        run = None  # that of an earlier lease
+        run = None  # an earlier lease's run
     row_lock = None
     if not row.held:
         row_lock = row_locks.get(row.name, row_locks.get(""))
@@ -82,7 +84,7 @@ def _told(
 
 
 def _stuck(row: LockRow, waiters: tuple[WaiterState, ...]) -> bool:
-    """Whether it is free, and waited for, for longer than it would be without a row lock."""
+    """Whether the name has been free, with waiters, for longer than without a row lock."""
     waited = max((waiter.waited for waiter in waiters), default=0.0)
     free_for = waited if row.remaining is None else -row.remaining
     return min(waited, free_for) > FREE_FOR
@@ -99,11 +101,11 @@ def _last(dialect: Statements, name: str, now: float) -> Procedure[RunState | No
     try:
         return (yield from last(dialect, name, now))
     except Unsupported:
-        return None  # who may not read the runs is told the rest
+        return None  # a role without rights on the runs still gets the rest
 
 
 def _slots(dialect: Statements, name: str, most: int, now: float) -> Procedure[SlotsState | None]:
-    """Read the slots of a semaphore; None if the name is not that of one."""
+    """Read the slots of a semaphore; None if the name is no semaphore's."""
     try:
         look = dialect.look_at_slots(name, 0)
         limit = (yield from read(dialect, look, name, now)).limit
@@ -112,7 +114,7 @@ def _slots(dialect: Statements, name: str, most: int, now: float) -> Procedure[S
         look = dialect.look_at_slots(name, most)
         found = yield from read(dialect, look, name, now)
     except Unsupported:
-        return None  # who may not read the limits is told the rest
+        return None  # a role without rights on the limits still gets the rest
     held = sum(one.row.held for one in found.rows.values() if one.row.name != name)
     return SlotsState(limit, held)
 
@@ -136,14 +138,14 @@ def with_row_lock(dialect: Statements, refused: Refused, now: float) -> Procedur
     try:
         found = yield from _row_locks(dialect, row.name, now)
     except DBLockError:
-        return refused  # the refusal is known, only its reason is not
+        return refused  # the refusal stands; only its reason is unknown
     return refused._replace(row_lock=found.get(row.name, found.get("")))
 
 
 def _row_locks(
     dialect: Statements, name: str | None, now: float
 ) -> Procedure[dict[str, RowLockState]]:
-    """Read who has locked the rows; under the empty name who has locked all of them."""
+    """Read which transactions have locked rows, by names; the key "" means all rows."""
     if not dialect.sees_row_locks:
         return {}
     query = dialect.row_locks(name)
@@ -153,5 +155,5 @@ def _row_locks(
         if failure.fault is Fault.BUSY and dialect.one_writer:
             return {"": WRITING}
         if failure.fault in (Fault.READ_ONLY, Fault.PRIVILEGE):
-            return {}  # who may only look is told the rest
+            return {}  # a role that may only read still gets the rest
         raise explain(dialect, failure, name, harmless=True) from failure.__cause__

@@ -1,14 +1,14 @@
-"""Whether a user's transaction is where the tables are: no lock is of use anywhere else.
+"""Whether a user's transaction uses the expected tables: a lock in any other set protects nothing.
 
 ::
 
-    a statement in the user's transaction ── found something ──> there it is
-        └── found nothing, or no table: look around there ── these tables ──> something else kept it
-                └── others: look where ours are by now ── made anew ──> try again
-                        └── as before ──> refused: both places are named
+    a statement in the user's transaction ── matched a row ──> it uses our tables
+        └── no row, or no table: read the place there ── our tables ──> refused for another reason
+                └── others: read our place again ── recreated or moved ──> try again
+                        └── unchanged ──> refused: the error names both places
 
-A lock's own statement has the identity of the tables as a condition, so it costs no round trip. It
-names the tables by their real place, so no ``search_path`` or ``USE`` leads elsewhere.
+A lock's own statement has the tables' identity as a condition, so the check costs no round trip. It
+qualifies the tables' names with their real place, so no ``search_path`` or ``USE`` changes them.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from .state import Found, Place
     from .statements import Statements
 
-# What a name in a statement may have, whatever a session's settings are.
+# Characters that a schema's name must not have: their quoting depends on the session's settings.
 _UNQUOTABLE = frozenset("'\"`%\\")
 
 
 def settle(dialect: Statements, found: Found) -> None:
-    """Take down where the tables are. Raises SchemaMissing for tables of another version."""
+    """Record the tables' place. Raises SchemaMissing for tables of another version."""
     version, place = found
     if version.version > SCHEMA_VERSION:
         raise SchemaMissing(
@@ -62,8 +62,8 @@ def settle(dialect: Statements, found: Found) -> None:
 def locate(
     dialect: Statements, patience: float, now: float, *, alone: bool = False
 ) -> Procedure[None]:
-    """Look where the tables are, from a connection of dblock's own; from the user's transaction if
-    that is ``alone`` in its database."""
+    """Read and record the tables' place on a connection of dblock's own; if ``alone``, in the
+    user's transaction: no other connection can reach its database, which is in memory."""
     query = dialect.look_around(borrowed=alone)
     if alone:
         reply = yield from look_there(dialect, query, None)
@@ -73,7 +73,7 @@ def locate(
 
 
 def look_there(dialect: Statements, query: Query[Any], name: str | None) -> Procedure[Reply]:
-    """Look around in the user's transaction."""
+    """Execute a query that reads the place, in the user's transaction."""
     try:
         return (yield ExecuteInTransaction(query))
     except StatementError as failure:
@@ -81,8 +81,8 @@ def look_there(dialect: Statements, query: Query[Any], name: str | None) -> Proc
 
 
 def check(dialect: Statements, name: str, patience: float, now: float) -> Procedure[bool]:
-    """See whether a statement in the user's transaction found nothing because the tables are
-    others, and raise ValueError then. True if it is to be tried again."""
+    """Check whether a statement in the user's transaction matched nothing because it used other
+    tables, and raise ValueError then. True if the caller should try again."""
     before = dialect.place
     if before is None:
         yield from locate(dialect, patience, now)
@@ -95,7 +95,7 @@ def check(dialect: Statements, name: str, patience: float, now: float) -> Proced
     yield from locate(dialect, patience, now)
     found = dialect.place
     if found is None or (found.mark, found.schema) != (before.mark, before.schema):
-        return True  # the tables were made anew, or moved
+        return True  # the tables were recreated or moved
     former = dialect.former_place
     if there is not None and former is not None and there.mark == former.mark:
         raise Conflict(
@@ -117,7 +117,7 @@ def _refuse_hidden(dialect: Statements, name: str) -> Procedure[None]:
 
 
 def elsewhere(place: Place, there: Place | str | None) -> ValueError:
-    """Return the error for a transaction that is not where the tables are."""
+    """Return the error for a transaction that does not use the expected tables."""
     other = "where no such tables are" if there is None else f"in {there}"
     if str(there) == str(place):
         other += ", but in other tables: a copy of them, or on another server"
@@ -131,7 +131,7 @@ def elsewhere(place: Place, there: Place | str | None) -> ValueError:
 def explain_borrowed(
     dialect: Statements, failure: StatementError, name: str | None = None
 ) -> Exception:
-    """Return the error that tells a failure in the user's transaction."""
+    """Return the error for a failure in the user's transaction."""
     if failure.fault is Fault.DISCONNECTED:
         return transaction_broken(failure, name)
     if failure.fault is Fault.SCHEMA and dialect.place is not None:

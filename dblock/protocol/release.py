@@ -1,4 +1,4 @@
-"""Giving a lease, or a place in its queue, back; and ending the sessions that may still want it."""
+"""Releasing a lease, leaving its queue, and ending sessions that may still be granted it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 def end_session(
     dialect: Statements, end: Query[bool], patience: float, now: float
 ) -> Procedure[tuple[bool, float]]:
-    """End a session that was lost, and wait until it is gone; return whether it is, and the time.
+    """End a lost session, and wait until it is gone; return whether it is gone, and the time.
 
-    ``patience`` may have been spent on finding out that it was lost. A server that answers at all
-    ends it in a moment, and gets that. Raises Unavailable when the database is not reached.
+    The caller may have used up ``patience`` while it found out that the session was lost. A server
+    that answers ends the session within a moment, so it gets :attr:`.Timing.leaving` seconds from
+    its first reply. Raises Unavailable when the database is not reached.
     """
     until, asked = now + patience, False
     while True:
@@ -47,17 +48,19 @@ def end_session(
 
 
 def leave(dialect: Statements, request: LeaseRequest, now: float) -> Procedure[DBLockError | None]:
-    """Leave the queue; what was passed on too late goes to the next. Return what prevents it.
+    """Leave the queue, and release a name that was passed on meanwhile. Return the error that
+    prevents it, if any.
 
-    Where it cannot be left nobody is to wait for who is not there: the tickets are disowned. From
-    then on nothing is passed on with them, so it is enough to see that nothing was before.
+    If the waiter cannot leave, the others must not wait for it: its tickets are disowned. No
+    release passes the name on to a disowned ticket, so it is enough to check that none did before.
     """
     if not request.tickets:
         return None
     try:
         left = dialect.leave(request.name, request.token, request.tickets[-1])
         reply = yield from retry(left, dialect.timing.leaving, now, AWAY | PASSING)
-        if dialect.can_notify and reply.matched == 0:  # who is not in the queue may be the owner
+        # A waiter that is no longer in the queue may hold the name.
+        if dialect.can_notify and reply.matched == 0:
             yield from _return(dialect, request, reply.now)
     except StatementError as failure:
         yield Disown(tuple(request.tickets))
@@ -69,7 +72,8 @@ def leave(dialect: Statements, request: LeaseRequest, now: float) -> Procedure[D
 def _left_behind(
     dialect: Statements, request: LeaseRequest, failure: StatementError
 ) -> Procedure[DBLockError | None]:
-    """Return why the name may be passed on to who could not leave the queue; None if it is not."""
+    """After a waiter could not leave the queue: return the error if it may hold the name; None if
+    it does not."""
     if not dialect.can_notify:
         return None
     if failure.fault not in AWAY:
@@ -86,7 +90,7 @@ def _left_behind(
 
 
 def _has(dialect: Statements, name: str, token: str, now: float) -> Procedure[bool]:
-    """Whether a token has the name, by what can be seen of it just now."""
+    """Whether a token holds the name, or may hold it because the row cannot be read now."""
     try:
         state, _ = yield from look(dialect, name, 0.0, now)
     except DBLockError:
@@ -95,7 +99,7 @@ def _has(dialect: Statements, name: str, token: str, now: float) -> Procedure[bo
 
 
 def _return(dialect: Statements, request: LeaseRequest, now: float) -> Procedure[None]:
-    """Give back what was passed on to it."""
+    """Release the name that was passed on to the request."""
     passed = _ending(dialect, request.name, request.token, request.token)
     yield from retry(passed, dialect.timing.leaving, now, AWAY | PASSING)
 
@@ -103,13 +107,14 @@ def _return(dialect: Statements, request: LeaseRequest, now: float) -> Procedure
 def give_back(
     dialect: Statements, request: LeaseRequest, now: float
 ) -> Procedure[DBLockError | None]:
-    """Release what must not be believed in. Return what prevents it: then it runs out by itself."""
+    """Release a hold that must not be used. Return the error that prevents it; then the lease
+    expires by itself."""
     renounce(request)
     return (yield from return_all(dialect, request, now))
 
 
 def renounce(request: LeaseRequest) -> None:
-    """Go on with another token, since the release of this one may arrive late."""
+    """Go on with another token, since the release of the old token may arrive late."""
     name, own = request.name, request.token
     request.unreturned += [Renounced(name, one, own) for one in (own, request.group) if one]
     request.token, request.group = renounced(own), None
@@ -118,7 +123,8 @@ def renounce(request: LeaseRequest) -> None:
 def return_all(
     dialect: Statements, request: LeaseRequest, now: float
 ) -> Procedure[DBLockError | None]:
-    """Release what was renounced, as far as that was not answered yet. Return what prevents it."""
+    """Release the holds of renounced tokens whose releases have no reply yet. Return the error that
+    prevents it, if any."""
     unreturned, prevented = request.unreturned, None
     request.unreturned = []
     for one in unreturned:
@@ -133,7 +139,8 @@ def return_all(
 
 
 def _ending(dialect: Statements, name: str, token: str, own: str) -> Query[int]:
-    """Return what ends a hold with a ``token``. Of readers only the one with its ``own`` goes."""
+    """Return the statement that ends the hold of ``token``. If readers share it, only the reader
+    with the token ``own`` leaves."""
     if is_shared(token):
         return dialect.leave_readers(name, token, own)
     return dialect.pass_on(name, token)
@@ -147,10 +154,10 @@ def abandon(
     start: float,
     find: Find | None = None,
 ) -> Procedure[None]:
-    """Give back what a cancelled acquire was granted, or may still be.
+    """Release the name that a cancelled acquire was granted, or may still be granted.
 
-    ``orphaned`` ends the session that its last try may still be run in; it is ended first. ``find``
-    looks for what was granted, if that may be any of several names.
+    ``orphaned`` has the queries that end the sessions in which its last try may still run; these
+    sessions are ended first. ``find`` locates the slot that was granted; only a semaphore needs it.
     """
     now, until = start, start + patience
     try:
@@ -188,17 +195,17 @@ def release(
     guarded: bool = False,
     in_doubt: bool = False,
 ) -> Procedure[None]:
-    """Give the lease back, with the user lock if it has one. Raises LockLost when it was not held.
+    """Release the lease, and the user lock if it has one. Raises LockLost when it was not held.
 
-    What was ``guarded`` is passed on to nobody: the transaction with the guard may be open yet, and
-    who takes the name has to wait for its end.
+    A ``guarded`` hold is freed but not passed on: the transaction with the guard may still be open,
+    and the next holder has to wait for its end.
 
-    ``held`` is None for a hold of which nothing is known but the token.
+    ``held`` is None if the caller knows only the token of the hold.
 
-    The token names this one grant, so repeating a release whose reply was lost cannot touch a
-    later hold; that the row is then no longer ours is the first one's doing. So is it if an earlier
-    release is ``in_doubt``. ``patience`` counts from the first failure. A ``reader``, by its own
-    token, only leaves those who share the hold.
+    The token belongs to this one grant, so repeating a release whose reply was lost cannot touch a
+    later hold. If the repeated release finds that the hold is over, the lost one has ended it. The
+    same is true if an earlier release is ``in_doubt``. ``patience`` counts from the first failure.
+    With the own token of a ``reader``, only that reader leaves the shared hold.
     """
     now, contended = start, held is not None and held.contended
     until: float | None = None
@@ -220,11 +227,11 @@ def release(
                 raise told from failure.__cause__
             now = (yield Sleep(PAUSE)).now
             until = now + patience if until is None else until
-            if failure.end is not None:  # it may keep the row
+            if failure.end is not None:  # the lost session may have the row locked
                 try:
                     _, now = yield from end_session(dialect, failure.end, until - now, now)
                 except DBLockError:
-                    now = (yield Sleep(0)).now  # that took its time too
+                    now = (yield Sleep(0)).now  # the failed try took time too
             if now >= until:
                 if in_doubt:
                     raise unknown(failure, name) from failure.__cause__
@@ -241,10 +248,10 @@ def release(
         loss = yield from why_lost(dialect, name, proof, held, reply.now)
         if loss is not None:
             if in_doubt:
-                return  # the try whose reply was lost had done it
+                return  # the try whose reply was lost has released it
             raise loss
         if reader is not None and held is not None:
-            return  # others share it; nobody but an earlier try has taken this one off the list
+            return  # others share it; only an earlier try can have removed this reader
         until = reply.now + patience if until is None else until
         if reply.now >= until:
             raise unknown("its row is in use", name) if in_doubt else _in_use(name)
@@ -259,10 +266,10 @@ def _in_use(name: str) -> Unavailable:
 
 
 def force(dialect: Statements, name: str, patience: float, start: float) -> Procedure[bool]:
-    """Free the name whoever holds it; False when nobody does.
+    """Free the name of any holder; False when it has none.
 
-    By the token of the hold that is seen first, so that it can be repeated after a lost reply
-    without touching the hold after it.
+    Every try carries the token of the hold that was read first. So a try can be repeated after a
+    lost reply without touching the next hold.
     """
     state, now = yield from look(dialect, name, patience, start)
     if state is None or state.token is None:

@@ -1,7 +1,7 @@
-"""Moving expiries: of the one hold that its holder renews, and of the many that are kept.
+"""Renewing leases: one hold by its holder, or many holds by the keeper.
 
-Both are the same statement. It never waits for a row, and changes nothing that has expired or has
-another token, so it can be repeated whatever became of the last try.
+Both use the same statement. It never waits for a row, and changes no row that has expired or has
+another token. So it can be repeated, whatever the last try did.
 """
 
 from __future__ import annotations
@@ -35,32 +35,32 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class RenewalFailed:
-    """It was not renewed, or nobody knows whether it was, and it may still be held."""
+    """The renewal failed, or its outcome is unknown; the lease may still be held."""
 
     failure: StatementError
 
     def __post_init__(self) -> None:
-        # It is kept, and its frames would keep the handle.
+        # The failure is stored, and the frames of its traceback would keep the handle alive.
         self.failure.__traceback__ = None
 
     @property
     def away(self) -> bool:
-        """Whether the database could not be reached, or could not serve anybody."""
+        """Whether the database could not be reached, or could serve no client."""
         return self.failure.fault in AWAY | {Fault.REFUSED, Fault.READ_ONLY}
 
 
-#: What became of a hold that was to be renewed.
+#: The outcome of a renewal.
 Renewed = Term | LockLost | RenewalFailed
 
 
 def renew_all(
     dialect: Statements, asked: Sequence[Asked], within: float | None = None
 ) -> Procedure[list[Renewed]]:
-    """Renew many holds in one round trip; return what became of each, in their order.
+    """Renew many holds in one round trip; return the outcome of each, in their order.
 
-    Nothing is waited for but replies, each for ``within`` seconds: what was missed is tried again
-    by whoever asks. Where one busy row fails the whole statement the batch is halved, down to the
-    row itself.
+    This waits for nothing but replies, for each up to ``within`` seconds; the caller retries failed
+    renewals. If one busy row fails the whole statement, the batch is halved, down to the row
+    itself.
     """
     outcomes: dict[Asked, Renewed] = {}
     batches, replaced, mended = [list(asked)], False, False
@@ -73,7 +73,7 @@ def renew_all(
             reply = yield Execute(query, within)
         except StatementError as failure:
             if failure.fault is Fault.DISCONNECTED and not replaced:
-                replaced = True  # a connection that had died while idle
+                replaced = True  # the connection may have died while it was idle
                 lost += [] if failure.end is None else [failure.end]
                 batches.append(batch)
             elif failure.fault is Fault.BUSY and len(batch) > 1 and not dialect.one_writer:
@@ -82,7 +82,7 @@ def renew_all(
             else:
                 outcomes.update((hold, RenewalFailed(failure)) for hold in batch)
                 if failure.fault not in PASSING:
-                    break  # the others would meet the same
+                    break  # the other batches would fail in the same way
             continue
         renewed = query.read(reply)
         refused = []
@@ -105,7 +105,7 @@ def renew_all(
 
 
 def _renewals(batch: Sequence[Asked]) -> list[Renewal]:
-    """Return what to ask for: once for each row, though several readers may share its hold."""
+    """Return one renewal for each row, with the longest TTL of the readers that share its hold."""
     longest: dict[tuple[str, str], Renewal] = {}
     for hold in batch:
         renewal = hold.renewal
@@ -122,7 +122,7 @@ def _consult(
     now: float,
     within: float | None,
 ) -> Procedure[tuple[list[Asked], bool]]:
-    """Return those whose epoch is not over, and whether it was the witness that refused them."""
+    """Return the holds whose epoch is not over, and whether the witness has refused them."""
     longest = max(hold.renewal.ttl for hold in refused)
     try:
         witness, mended, *_ = yield from consult(dialect, longest, 0.0, now, within)
@@ -142,7 +142,7 @@ def _consult(
 def _why_not(
     dialect: Statements, refused: Sequence[Asked], within: float | None
 ) -> Procedure[dict[Asked, Renewed]]:
-    """Look, in one round trip, why holds were not found by the statement that renews."""
+    """Read, in one round trip, why the renewing statement did not find these holds."""
     try:
         query = dialect.look(*dict.fromkeys(hold.renewal.name for hold in refused))
         reply = yield Execute(query, within)
@@ -162,10 +162,10 @@ def confirm(
 ) -> Procedure[Term | DBLockError]:
     """Renew a hold that was found after the reply to its grant was lost.
 
-    What is found may be committed on this server alone: PostgreSQL commits first, then waits for
-    its standbys, and a wait that is cut off leaves the commit there. A renewal is written after
-    it, to the same log, so whoever has the renewal has the grant. Return the new term, or why
-    there is none: LockLost when the hold is over.
+    The grant may be committed on this server alone: PostgreSQL commits first and waits for its
+    standbys then, and if that wait is cut off the commit stays. The renewal follows the grant in
+    the same log, so a standby that has the renewal has the grant too. Return the new term, or the
+    error that prevented it: LockLost when the hold is over.
     """
     until = now + patience
     while True:
@@ -178,10 +178,7 @@ def confirm(
 
 
 def renew(dialect: Statements, asked: Asked, start: float) -> Procedure[Term]:
-    """Renew a hold. Raises LockLost when it is over.
-
-    Repeated until the holder's own deadline.
-    """
+    """Renew a hold, and retry until the holder's own deadline. Raises LockLost when it is over."""
     now, term = start, asked.held.term
     away: str | None = None
     while not term.over(now):
@@ -191,7 +188,7 @@ def renew(dialect: Statements, asked: Asked, start: float) -> Procedure[Term]:
         if isinstance(outcome, Term):
             now = (yield Sleep(0)).now
             if term.over(now):
-                break  # renewed, but told only when the holder had stopped believing
+                break  # renewed, but the reply came after the holder's deadline
             return outcome
         failure = outcome.failure
         if failure.fault not in AWAY | PASSING:
@@ -202,7 +199,7 @@ def renew(dialect: Statements, asked: Asked, start: float) -> Procedure[Term]:
 
 
 def unreachable(name: str, said: str) -> LockLost:
-    """Return the loss of a lease that ran out because the database was not to be had."""
+    """Return the loss of a lease that expired because dblock could not reach the database."""
     return LockLost(
         f"the lease on {name!r} expired, because dblock could not reach the database to renew it: "
         f"{said}",

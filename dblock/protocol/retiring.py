@@ -1,10 +1,11 @@
-"""Retiring names: the rows of those that nobody uses any more are deleted, and fences still grow.
+"""Retiring names: the rows of unused names are deleted, and fences still grow.
 
-The floor is a fence above which every new row begins. It is on disk before the first row with that
-fence is deleted, so it does not matter where this ends. Each statement can be repeated, and comes
-late without harm: what is unused is decided by the one that deletes.
+The floor is a fence above which every new row begins. It is on disk before a row with a fence up to
+it is deleted, so the procedure may be cut off anywhere. Each statement can be repeated, and does no
+harm if it arrives late: the deleting statement itself decides which names are unused.
 
-The values of such names go last, when they are as old: those of no name have no other end.
+Values that are as old and whose names have no row are deleted last: no other statement deletes
+them.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def retire(dialect: Statements, idle: float, patience: float, now: float) -> Procedure[int]:
-    """Delete the rows of names that were not used for ``idle`` seconds; return how many.
+    """Delete the rows of names that were unused for ``idle`` seconds; return how many.
 
-    Page by page, each statement in a short transaction of its own.
+    It goes page by page, each statement in a short transaction of its own.
     """
     after, count = "", 0
     while True:

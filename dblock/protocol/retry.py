@@ -1,4 +1,4 @@
-"""Repeating a statement that is safe to repeat, while that may help."""
+"""Retrying a statement that is safe to repeat, while a retry may help."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Nothing was done, and the same statement may well succeed in a moment.
+# The failed statement changed nothing, and the same statement may succeed in a moment.
 PASSING = frozenset(
     {Fault.BUSY, Fault.DEADLOCK, Fault.SERIALIZATION, Fault.ALTERED, Fault.CANCELED}
 )
-# And nobody cut it off, whichever part of it was run then.
+# The same without a cancel, which may have come after a part of the statement was committed.
 UNDONE = PASSING - {Fault.CANCELED}
-# Another connection may well do: after a failover the old primary is a standby.
+# The next connection may reach a working server: after a failover the old primary is a standby.
 AWAY = frozenset({Fault.UNREACHABLE, Fault.DISCONNECTED, Fault.READ_ONLY})
-# Between two tries to reach a database that is away, or a row that is busy.
+# Seconds between two tries to reach a database that is away, or a row that is busy.
 PAUSE = 0.05
 
 
 def end_lost(lost: list[Query[bool]], within: float | None = None) -> Procedure[None]:
-    """End the sessions that earlier tries of a statement lost, before the next; wait for nothing.
+    """End the sessions that earlier tries of a statement lost, before the next try; do not wait
+    until they are gone.
 
-    Raises StatementError where the database is not reached: that try is spent then, for it would
-    have fared no better. So ending them takes no time that a dead server would not have taken
-    anyway.
+    Raises StatementError if the database is not reached; that counts as the next try, which would
+    have failed too. So with a dead server this takes no more time than the try itself.
     """
     while lost:
         try:
@@ -49,11 +49,11 @@ def retry(
     within: float | None = None,
     busy: float = 0.0,
 ) -> Procedure[Reply]:
-    """Execute a statement that is safe to repeat after ``faults``, for up to ``patience`` seconds,
-    and for ``busy`` at least while a row or a file is in use.
+    """Execute a statement, and retry it after ``faults`` for up to ``patience`` seconds; after BUSY
+    for at least ``busy`` seconds.
 
-    However short that is, a connection that had died while idle is replaced once. ``within`` is
-    for each answer, as with :class:`Execute`.
+    Even with a patience of 0 this replaces a broken connection once, since it may have died while
+    it was idle. ``within`` bounds the wait for each reply, as with :class:`Execute`.
     """
     start, replaced = now, False
     lost: list[Query[bool]] = []
@@ -70,17 +70,18 @@ def retry(
                 replaced = True
                 continue
             until = start + (max(patience, busy) if failure.fault is Fault.BUSY else patience)
-            now = (yield Sleep(0)).now  # the try itself took its time
+            now = (yield Sleep(0)).now  # the failed try took time too
             if now >= until:
                 raise
         now = (yield Sleep(min(PAUSE, until - now))).now
 
 
 def read(dialect: Statements, query: Query[T], name: str | None, start: float) -> Procedure[T]:
-    """Execute a statement that only looks, and return what it read, or explain why it could not.
+    """Execute a statement that only reads, and return its result, or raise the error for a failure.
 
-    What is in use, as a file that somebody writes to, is waited for as long as for any statement,
-    from ``start``. All else is told at once, also that the database is away.
+    If a file is locked by a writer, this retries for :attr:`.Timeouts.query` seconds from
+    ``start``, as for any statement. Every other failure is raised at once, also when the database
+    is away.
     """
     try:
         reply = yield from retry(query, 0.0, start, AWAY | PASSING, busy=dialect.timeouts.query)
@@ -92,7 +93,7 @@ def read(dialect: Statements, query: Query[T], name: str | None, start: float) -
 def retry_or_raise(
     dialect: Statements, query: Query[Any], name: str | None, patience: float, now: float
 ) -> Procedure[Reply]:
-    """Execute a statement that is always safe to repeat, and explain why it could not be."""
+    """Execute a statement that is always safe to repeat, or raise the error for its failure."""
     try:
         return (yield from retry(query, patience, now, AWAY | PASSING))
     except StatementError as failure:

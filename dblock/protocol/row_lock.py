@@ -1,7 +1,7 @@
 """Taking a row lock: in a transaction of dblock's own, or in the user's.
 
-The server queues row lockers, so waiting for one another is left to it. A lease on the name is no
-lock in the server's sense: its end is looked for, holding nothing meanwhile.
+The server itself queues transactions that lock one row, so this waits in the server for them. A
+lease on the name is no lock to the server: this polls for its end, and holds nothing meanwhile.
 """
 
 from __future__ import annotations
@@ -39,35 +39,35 @@ class Locked:
 
 @dataclass(slots=True)
 class _Attempts:
-    """How far one row lock's waiting has come."""
+    """The progress of one row lock's wait."""
 
     name: str
     policy: RetryPolicy
     waiter: Waiter
     deadline: Deadline
     number: int = 0
-    opens: float = 0.0  # when anything at all may be granted
-    #: Whether the user's transaction is known to be where the tables are.
+    opens: float = 0.0  # the end of the pause after a crash or a failover, by our clock
+    #: Whether the user's transaction is known to use the expected tables.
     placed: bool = False
-    #: Whether a try was repeated at once in it, after the witness was mended.
+    #: Whether a try in the user's transaction was repeated at once after the witness was repaired.
     mended: bool = False
-    #: Since when the database is not reached. Nothing but the lock itself is tried then, for all
-    #: else would wait for a connection as well, and nobody's deadline is its.
+    #: Since when the database is not reached. Only the lock itself is tried then: every other
+    #: statement would wait for a connection too, without regard to the caller's deadline.
     away_since: float | None = None
 
     @property
     def left(self) -> float | None:
-        """How long the lock may be waited for yet."""
+        """Seconds that are left to wait for the lock; None without a limit."""
         left = self.deadline.left
         return None if left is None else max(0.0, left)
 
     @property
     def closed(self) -> float:
-        """For how long nothing at all is granted."""
+        """Seconds for which the database still grants nothing to any caller."""
         return max(0.0, self.opens - self.deadline.now)
 
     def mend(self, dialect: Statements) -> Procedure[bool]:
-        """Let the witness be mended that refused a try; False if it has to be waited for."""
+        """Repair the witness that refused a try; False if its pause still lasts."""
         try:
             consulted = yield from consult(dialect, 0.0, self.deadline.reach, self.deadline.now)
         except StatementError as failure:
@@ -77,9 +77,10 @@ class _Attempts:
         return not self.closed
 
     def chunk(self, dialect: Statements) -> Procedure[float | None]:
-        """Return how long the server may wait in one go, having seen to the waiter before."""
+        """Register the waiter or extend its row; then return how many seconds one wait in the
+        server may last."""
         longest = [self.left, dialect.longest_patience]
-        if dialect.one_writer:  # with this lock nothing could be removed any more
+        if dialect.one_writer:  # once the lock is held, no statement could delete the row
             yield from self.waiter.leave()
         elif self.away_since is None:
             self.deadline.now = yield from self.waiter.note(self.deadline.now)
@@ -87,7 +88,7 @@ class _Attempts:
         return min((seconds for seconds in longest if seconds is not None), default=None)
 
     def pause(self, state: LockRow | None) -> Procedure[bool]:
-        """Sleep before the next try, no longer than the lease in the way; False to give up."""
+        """Sleep before the next try, at most until the present lease expires; False to give up."""
         self.number += 1
         elapsed = self.deadline.elapsed
         sleep = self.policy.sleep_after(self.name, self.number, elapsed, self.left)
@@ -116,15 +117,16 @@ def lock(
     patience: float,
     waiter: Callable[[], Waiter],
 ) -> Procedure[Locked | Refused]:
-    """Lock the name's row, waiting up to ``wait`` seconds from ``start``: in the user's
-    transaction, which stays usable if that fails, where that is ``borrowed``; else in one of
-    dblock's own.
+    """Lock the name's row, waiting up to ``wait`` seconds from ``start``.
 
-    ``patience`` bounds how long an unreachable database is tried. ``waiter`` makes the one that
-    others see: none is made where a try that does not wait has got it.
+    With ``borrowed`` this uses the user's transaction, which stays usable if the lock is refused;
+    otherwise a transaction of dblock's own. ``patience`` is how many seconds to retry an
+    unreachable database. ``waiter`` makes the entry in the table of waiters; it is not called if a
+    first try without waiting succeeds.
 
-    Raises, in the user's, Conflict where the transaction's snapshot is too old to ever see the row,
-    and DeadlockDetected where the database undid the transaction: both want it run again.
+    In the user's transaction this raises Conflict if the snapshot is too old to ever see the row,
+    and DeadlockDetected if the database undid the transaction. After both the user has to run the
+    transaction again.
     """
     deadline = Deadline(start, wait, patience, start)
     if borrowed and dialect.skips_locked and (yield from _try_free(dialect, name, deadline)):
@@ -134,11 +136,11 @@ def lock(
 
 
 def _wait(dialect: Statements, tries: _Attempts, borrowed: bool) -> Procedure[Locked | Refused]:
-    """Try until it is locked, or refused for good."""
+    """Try until the row is locked, or refused for good."""
     name, try_row = tries.name, _try_borrowed if borrowed else _try_own
     while True:
         state: LockRow | None = None
-        # Waiters look: cheaper than a transaction.
+        # A waiter reads the name first: a read costs less than a transaction.
         looks = borrowed or tries.number or not dialect.looks_itself
         if looks and tries.away_since is None:
             state = yield from _look_first(dialect, tries)
@@ -168,8 +170,8 @@ def _wait(dialect: Statements, tries: _Attempts, borrowed: bool) -> Procedure[Lo
 def _try_own(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome | None]:
     """Try to lock the row in dblock's own transaction, which holds nothing if that fails.
 
-    None where it is to be tried again without a look: after the server's share of one long wait,
-    or when the database was away.
+    None to try again at once without another read of the name: after one of several waits in the
+    server, or when the database was away.
     """
     chunk = yield from tries.chunk(dialect)
     left = tries.left
@@ -202,15 +204,15 @@ def _try_own(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome | No
 
 
 def _outlast(dialect: Statements, tries: _Attempts, failure: StatementError) -> Procedure[None]:
-    """Wait until it makes sense to try a database again that is away. Raises Unavailable.
+    """Wait before the next try to reach a database that is away. Raises Unavailable.
 
-    A row lock dies with its connection, so nothing is in doubt.
+    A row lock ends with its connection, so no outcome is in doubt.
     """
     first, deadline = tries.away_since is None, tries.deadline
     if tries.away_since is None:
         tries.away_since = deadline.now
     yield from _leave_no_ghost(dialect, tries, failure)
-    if first and failure.fault is Fault.DISCONNECTED:  # while idle, perhaps
+    if first and failure.fault is Fault.DISCONNECTED:  # it may have died while it was idle
         return
     over = deadline.now >= tries.away_since + deadline.timeout or tries.left == 0
     if over or not (yield from tries.pause(None)):
@@ -218,7 +220,7 @@ def _outlast(dialect: Statements, tries: _Attempts, failure: StatementError) -> 
 
 
 def _try_free(dialect: Statements, name: str, deadline: Deadline) -> Procedure[bool]:
-    """Try to lock the row in the user's transaction if nobody is in the way."""
+    """Try to lock the row in the user's transaction, without waiting."""
     query = dialect.lock_row(name, 0.0, borrowed=True)
     try:
         reply = yield _undone_if_refused(query, 0.0, deadline.timeout)
@@ -251,7 +253,7 @@ def _try_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome
         if (yield from check(dialect, name, tries.deadline.reach, reply.now)):
             return None
         tries.placed = True
-    # Where its witness still cannot be seen in this transaction, the next try is due later.
+    # If the transaction's snapshot cannot show the repaired witness, the next try comes later.
     if tried.closed and (yield from tries.mend(dialect)) and not (tried.stale or tries.mended):
         tries.mended = True
         return None
@@ -261,10 +263,10 @@ def _try_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome
 def _undone_if_refused(
     query: Query[RowOutcome], left: float | None, within: float | None
 ) -> ExecuteInTransaction:
-    """Lock a row in the user's transaction.
+    """Return the step that locks a row in the user's transaction, and undoes a refusal.
 
-    A refusal is undone not only because a wait can fail: PostgreSQL also keeps a row locked that
-    was free when the statement began and is not any more.
+    A wait may fail; and PostgreSQL keeps a row locked that was free when the statement began and
+    is held by now. Both must be undone.
     """
     return ExecuteInTransaction(query, left, within, keep=lambda reply: query.read(reply).locked)
 
@@ -272,7 +274,7 @@ def _undone_if_refused(
 def _refused(
     dialect: Statements, name: str, deadline: Deadline, failure: StatementError
 ) -> Procedure[None]:
-    """Take a failure in the user's transaction for a refusal. Raises what it is otherwise."""
+    """Treat a failure in the user's transaction as a refusal if it is one; otherwise raise it."""
     if failure.fault not in (Fault.BUSY, Fault.CANCELED):
         raise explain_borrowed(dialect, failure, name) from failure.__cause__
     deadline.now = (yield Sleep(0)).now
@@ -281,7 +283,7 @@ def _refused(
 def _conflict(
     dialect: Statements, name: str, state: LockRow | None, *, stale: bool
 ) -> Conflict | None:
-    """Return why a refused try is of no use in this transaction, if it is of none."""
+    """Return the error if no further try can succeed in this transaction; None if one may."""
     if state is None:
         if not dialect.refusal_holds or dialect.one_writer:
             return None
@@ -299,9 +301,9 @@ def _conflict(
 
 
 def _look_first(dialect: Statements, tries: _Attempts) -> Procedure[LockRow | None]:
-    """Look at the name before locking it, where even a refused lock would be in others' way.
+    """Read the name before locking it, on a database where even a refused lock blocks others.
 
-    InnoDB also locks the gap where a missing row would be, so the row is created before.
+    InnoDB also locks the gap in which a missing row would be, so the row is created before.
     """
     state: LockRow | None = None
     if dialect.refusal_holds:
@@ -314,10 +316,10 @@ def _look_first(dialect: Statements, tries: _Attempts) -> Procedure[LockRow | No
 
 
 def _create(dialect: Statements, tries: _Attempts) -> Procedure[bool]:
-    """Create the name's row outside the locking transaction, where everybody can see it.
+    """Create the name's row outside the locking transaction, so that every session sees it.
 
-    Return whether it is there now; False where others are at it just now, or where the one
-    writer, which creates it itself, has not come to it.
+    Return whether the row exists now. False if another session is creating it, or if only one
+    transaction writes at a time: then the locking transaction creates the row itself.
     """
     if dialect.one_writer:
         return False
@@ -335,7 +337,8 @@ def _create(dialect: Statements, tries: _Attempts) -> Procedure[bool]:
 def _leave_no_ghost(
     dialect: Statements, tries: _Attempts, failure: StatementError
 ) -> Procedure[None]:
-    """End what a lost session may still wait for, or have: it would be this lock's own rival."""
+    """End a lost session, which may still wait for the row or have it locked: it would block this
+    lock's own next try."""
     tries.deadline.now = (yield ForgetTransaction()).now
     if failure.end is not None:
         with contextlib.suppress(DBLockError):

@@ -1,4 +1,4 @@
-"""When a held lease is due: for its renewal, for a warning, for being over. It never asks the time.
+"""When a lease's renewal, its warning and its loss are due. The caller passes the time in.
 
 ::
 
@@ -7,7 +7,7 @@
                  renewal        danger              lost
                  (a little earlier, at random)
 
-A good renewal begins a new term. A missed one is repeated soon, until the term is over.
+A successful renewal begins a new term. A failed renewal is repeated soon, until the term is over.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ if TYPE_CHECKING:
 
 RENEWAL_SHARE = 1 / 3
 DANGER_SHARE = 2 / 3
-# A share of the interval: processes that began together do not stay in step.
+# A renewal comes earlier by up to this share of the interval, at random, so that processes that
+# began together do not renew at the same moments.
 JITTER_SHARE = 0.1
-# Before a missed renewal is repeated: the shorter of the two, or up to half of it less.
+# The pause before a failed renewal is repeated: a share of the TTL, at most AGAIN_MAX seconds, and
+# up to half of it less at random.
 AGAIN_SHARE, AGAIN_MAX = 0.1, 1.0
-# Of a term that is shorter than planned, since the name was passed on with it.
+# The share of a first term after which it is renewed, if a release passed the name on with a term
+# that is shorter than planned.
 FIRST_SHARE = 1 / 10
-# A renewal that is due within JITTER_SHARE of its interval, and within these seconds, goes along
-# with one that is due now.
+# A renewal that is due within JITTER_SHARE of its interval, at most GATHER_MAX seconds, goes along
+# with the renewals that are due now.
 GATHER_MAX = 1.0
 
 NEVER = math.inf
@@ -42,10 +45,10 @@ NEVER = math.inf
 
 @dataclass(frozen=True, slots=True)
 class Danger:
-    """What ``on_danger`` gets: dblock did not renew the lease in time, and you still hold it.
+    """The argument of ``on_danger``: dblock did not renew the lease in time, and you still hold it.
 
-    ``remaining`` is for how many seconds you may still act. ``cause`` says why dblock did not renew
-    the lease; it is None if that is not known.
+    You may still act for ``remaining`` seconds. ``cause`` says why dblock did not renew the lease;
+    it is None if that is not known.
     """
 
     name: str
@@ -56,9 +59,9 @@ class Danger:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a lease is to be kept: the same for all holds of one handle.
+    """How a lease is renewed: the same for all holds of one handle.
 
-    ``at_least`` is for how long from its start a hold lasts although nobody renews it.
+    A hold lasts for ``at_least`` seconds from its start even without renewals.
     """
 
     ttl: float
@@ -67,9 +70,9 @@ class Plan:
     max_renewals: int | None = None
     max_hold: float | None = None
     at_least: float = 0.0
-    #: Whether the first term may be a short one, which a renewal makes longer at once.
+    #: Whether the first term may be a short one, which the first renewal soon extends.
     short: bool = field(init=False, repr=False)
-    #: The TTL to acquire with.
+    #: The TTL to acquire with, in seconds.
     first: float = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -87,11 +90,11 @@ class Plan:
 
 
 class RenewalSchedule:
-    """Where one hold is in its plan. It belongs to whoever holds the process-wide lock.
+    """The progress of one hold in its plan. Only the owner of the process-wide lock may use it.
 
-    ``due`` is when to renew, :data:`NEVER` if not at all; ``danger`` when the holder is to be told
-    that its lease was not renewed; ``wake`` when there is first anything to do. ``warned`` tells
-    that the holder knows of the danger of this term.
+    ``due`` is when to renew, :data:`NEVER` if not at all. ``danger`` is when the holder gets a
+    warning that its lease was not renewed. ``wake`` is the earliest time at which there is anything
+    to do. All are monotonic seconds. ``warned`` says that the holder got the warning in this term.
     """
 
     __slots__ = (
@@ -108,23 +111,23 @@ class RenewalSchedule:
     )
 
     def __init__(self, plan: Plan, term: Term, random: float) -> None:
-        """``random`` is a number from 0 to 1, here and below."""
+        """``random`` is a number from 0 to 1, here and in the methods."""
         self._plan = plan
         self._began = term.start
         self._stopped: str | None = None
         self.renewals = 0
         self.extended(term, random, planned=True)
 
-    # --- what happened -----------------------------------------------------------------------
+    # --- events of the hold ------------------------------------------------------------------
 
     def extended(self, term: Term, random: float, *, planned: bool = False) -> None:
-        """A new term began: as this plan has it, or as the user asked for it."""
+        """Record that a new term began: ``planned``, or because the user renewed the lease."""
         self.cause: str | None = None
         self._away = False
         self.warned = False
         ttl = self._ttl(term)
-        # When a term as planned would have begun that ends with this one. So a term that the user
-        # made longer is not cut short by the next renewal.
+        # The start of a term of the planned length with the same end. So the next renewal does not
+        # shorten a term that the user made longer.
         begun = term.deadline - (ttl - margin(ttl))
         self.danger = begun + ttl * DANGER_SHARE
         self.due = NEVER
@@ -132,17 +135,17 @@ class RenewalSchedule:
             interval = self._interval(term) * (1 - random * JITTER_SHARE)
             if planned and self.renewals == 0 and term.ttl < self._plan.first:
                 interval = min(interval, ttl * FIRST_SHARE)
-            # A term that is longer than the TTL only for `at_least` is not cut short by a renewal.
+            # A planned term is longer than the TTL only for `at_least`, which the renewal keeps.
             self.due = (term.start if planned else begun) + interval
         self._set_wake(term)
 
     def renewed(self, term: Term, random: float) -> None:
-        """A renewal that this plan asked for was good."""
+        """Record that a renewal of this plan succeeded."""
         self.renewals += 1
         self.extended(term, random, planned=True)
 
     def missed(self, missed: RenewalFailed, term: Term, now: float, random: float) -> None:
-        """A renewal failed, or nobody knows."""
+        """Record that a renewal failed, or that its outcome is unknown."""
         self.cause, self._away = str(missed.failure), missed.away
         if self._limit(term) is None:
             pause = min(self._ttl(term) * AGAIN_SHARE, AGAIN_MAX)
@@ -150,27 +153,27 @@ class RenewalSchedule:
         self._set_wake(term)
 
     def told(self, term: Term) -> None:
-        """The holder was told of the danger."""
+        """Record that the holder got the warning."""
         self.warned = True
         self._set_wake(term)
 
     def stop(self, why: str, term: Term) -> None:
-        """From now on it is watched, and not renewed."""
+        """Stop renewing the lease; only watch its term from now on."""
         self._stopped = why
         self.due = NEVER
         self._set_wake(term)
 
-    # --- what to do --------------------------------------------------------------------------
+    # --- times for the keeper ----------------------------------------------------------------
 
     def gather(self, term: Term) -> float:
-        """Return from when on a renewal may go along with others that are due."""
+        """Return the time from which on this renewal may go along with renewals that are due."""
         if self.cause is not None:
             return self.due
         return self.due - min(self._interval(term) * JITTER_SHARE, GATHER_MAX)
 
     def length(self, now: float, asked: float | None = None) -> float:
-        """Return the TTL to renew with: as ``asked`` or planned, within the longest hold, and not
-        below the shortest."""
+        """Return the TTL to renew with, in seconds: as ``asked`` or planned, within ``max_hold``,
+        and not below ``at_least``."""
         length = self._plan.ttl if asked is None else asked
         length = max(length, self._began + self._plan.at_least - now)
         if self._plan.max_hold is None:
@@ -178,13 +181,13 @@ class RenewalSchedule:
         return min(length, self._began + self._plan.max_hold - now)
 
     def patience(self, term: Term) -> float:
-        """Return how long an answer may be awaited for there to be time for another try."""
+        """Return how many seconds to wait for a reply, so that time is left for another try."""
         return self._ttl(term) * RENEWAL_SHARE
 
-    # --- what to tell ------------------------------------------------------------------------
+    # --- messages to the holder --------------------------------------------------------------
 
     def warning(self, name: str, held: Held, now: float, *, asking: bool) -> Danger:
-        """Return what to tell the holder; ``asking`` says that a renewal is under way."""
+        """Return the warning for the holder; ``asking`` says that a renewal is under way."""
         cause = self._limit(held.term) or self.cause
         if cause is None and asking:
             cause = "the database has not answered yet"
@@ -199,14 +202,14 @@ class RenewalSchedule:
             return unreachable(name, self.cause)
         if self.cause is not None:
             return expired(name, f"without being renewed in time: {self.cause}")
-        if asking and self.warned:  # not so when the process slept, from before to after
+        if asking and self.warned:  # unless the process slept from before the warning until now
             return unreachable(name, "there was no answer")
         return expired(name)
 
     # --- inside ------------------------------------------------------------------------------
 
     def _limit(self, term: Term) -> str | None:
-        """Say what rules out another renewal, if anything does."""
+        """Return the reason why there is no further renewal; None if there is one."""
         plan = self._plan
         if self._stopped is not None:
             return self._stopped
@@ -227,5 +230,5 @@ class RenewalSchedule:
         return self._plan.interval * (self._ttl(term) / self._plan.ttl)
 
     def _set_wake(self, term: Term) -> None:
-        # Not when it may go along: that is another's.
+        # `gather` does not count: another lease's renewal takes this one along.
         self.wake = min(self.due, term.deadline if self.warned else self.danger)

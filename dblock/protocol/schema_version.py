@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-#: The newest migration's number: how far this code needs the tables to have been brought.
+#: The number of the newest migration. This code needs tables at this revision.
 SCHEMA_VERSION = 13
 
 
 class Schema(NamedTuple):
-    """How far the tables have been brought.
+    """The tables' version and revision.
 
-    ``version`` is raised by migrations that older code does not work with, and is that of the
-    oldest code that does. ``revision`` is raised by all of them.
+    Every migration raises ``revision``. A migration raises ``version`` if older code cannot use the
+    tables afterwards: ``version`` is the SCHEMA_VERSION of the oldest code that can.
     """
 
     version: int
@@ -21,6 +21,7 @@ class Schema(NamedTuple):
 
     @classmethod
     def of(cls, row: Sequence[Any] | None) -> Schema:
-        """Return what the table's row says, all its columns: before ``dblock_0004`` it has one."""
+        """Return the version in a row with all columns of the version table. Before
+        ``dblock_0004`` the table has one column."""
         version, revision = (*(row or ()), None, None)[:2]
         return cls(version or 0, revision or version or 0)

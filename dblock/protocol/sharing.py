@@ -1,15 +1,15 @@
-"""Taking a name that readers share: as a lease, or with those who have it.
+"""Taking a name that readers share: as the first reader, or by joining the present readers.
 
 ::
 
     ask ── granted: the first of a group of readers ─────────────────────────> Held
-     └── refused ── look ── readers have it ── join ── joined ───────────────> Held
-                     ^  └── a writer has it ─┐   └── somebody waits before it ┐
-                     └───────── wait ────────┴────────────────────────────────┘
+     └── refused ── poll ── readers hold it ── join ── joined ───────────────> Held
+                     ^  └── a writer holds it ─┐  └── a waiter is before it ──┐
+                     └───────── wait ──────────┴──────────────────────────────┘
 
-All readers of a group share one hold: one token, one fence. Each is on the list of the group with
-the token of its own request. A writer finds a name that is held, and waits in its queue; who is
-in that keeps out readers that come later. So whoever waits, a reader too, is not overtaken.
+All readers of a group share one hold: one token, one fence. The group's list has each reader by the
+token of its own request. A writer finds the name held, and waits in its queue. A waiter in the
+queue keeps out the readers that come later. So no waiter is overtaken, readers included.
 """
 
 from __future__ import annotations
@@ -27,26 +27,27 @@ from .steps import Execute, Procedure, Reply, Sleep
 from .term import Term
 from .tokens import STRATEGY, is_shared
 
-#: How long it may take to call the others, in seconds: they look by themselves anyway.
+#: Seconds that notifying the other readers may take. They also poll, so it may fail.
 CALLING = 1.0
 
 
 @dataclass(eq=False)
 class SharedAttempt(Attempt):
-    """How far one reader has come."""
+    """The progress of one reader."""
 
     in_step = 2
-    #: Seconds of waiting after which it asks, every so often, who is there of those before it.
+    #: Seconds of waiting after which the reader checks whether the writers before it are alive; it
+    #: repeats the check at intervals of half of this.
     patient: ClassVar[float] = 3.0
-    #: Nobody who is there wants the name for itself, whoever stands in the queue.
+    #: No registered waiter is a writer, so the reader may pass the tickets that are in the queue.
     past: bool = False
-    #: When it asks next.
+    #: When to check next, in monotonic seconds.
     asks: float = 0.0
 
     @property
     def yields(self) -> bool:
-        # A waiter in the server looks after a moment, and joins the queue when it sees that
-        # the name is shared. So it has time to do that.
+        # A waiter in the server reads the row after a moment, and joins the queue when it sees
+        # that readers use the name. This gives it the time to do so.
         return self.dialect.can_wait_in_server and self.deadline.elapsed < self.patient
 
     @property
@@ -55,7 +56,7 @@ class SharedAttempt(Attempt):
 
     @property
     def _joinable(self) -> bool:
-        """Whether readers were seen to have the name, and nobody to wait before this one."""
+        """Whether readers were seen to hold the name, without a waiter before this one."""
         return self._shared and (self.past or not self.seen.position.ahead)
 
     @property
@@ -90,11 +91,11 @@ class SharedAttempt(Attempt):
         return None
 
     def _join(self, ticket: str | None) -> Procedure[Held | None]:
-        """Share the hold of those who have the name, and settle what became of it."""
+        """Share the hold of the present readers, and settle the outcome."""
         cuts = self.cuts
         held = yield from self._join_once(ticket)
         if held is None and self.cuts > cuts and self._joinable:
-            # A connection that had died while idle is no reason to be refused.
+            # The connection may have died while it was idle: that must not refuse the reader.
             held = yield from self._join_once(ticket)
         return held
 
@@ -109,15 +110,15 @@ class SharedAttempt(Attempt):
             return Held(state.fence, term, reply.server, group=state.token)
         yield from self.look(ticket)
         held = yield from self._found()
-        # Most often the readers have gone, or somebody has come. If not, the witness refused it.
+        # Usually the readers have left, or a waiter has come. If not, the witness refused it.
         witness = reply is not None and self.dialect.has_witness and self.opens is None
         if held is None and witness and self._joinable and (yield from self._mend_witness()):
             held = yield from self._join_once(ticket)
         return held
 
     def _ask_to_join(self, group: str) -> Procedure[Reply | None]:
-        """Ask to join; None if there was no clear reply. A row that others have for a moment, since
-        they join or leave, is no reason to be refused."""
+        """Ask to join; None if there was no clear reply. Other readers lock the row for a moment
+        when they join or leave; this waits for them rather than be refused."""
         request, deadline = self.request, self.deadline
         query = self.dialect.join_readers(
             request.name,
@@ -142,14 +143,14 @@ class SharedAttempt(Attempt):
                 return reply
 
     def _call_readers(self) -> Procedure[None]:
-        """Call the readers behind this one, now that it has the name: they may join."""
+        """Notify the readers behind this one, now that it holds the name: they may join."""
         if self.dialect.can_notify and self.request.tickets:
             query = self.dialect.call_readers(self.request.name, self.request.token)
             with contextlib.suppress(StatementError):
                 yield Execute(query, CALLING)
             self.deadline.now = (yield Sleep(0)).now
 
-    # --- looking -----------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------
 
     def _look(self, ticket: str | None) -> Procedure[None]:
         yield from super()._look(ticket)
@@ -159,10 +160,10 @@ class SharedAttempt(Attempt):
             yield from self._look_for_writers()
 
     def _has_patience_ended(self) -> bool:
-        """Whether all writers that live can be seen, if they came before this reader.
+        """Whether every living writer that came before this reader has registered by now.
 
-        Where nobody is told, a writer lets itself be seen before it stands in the queue, or when it
-        finds that readers have the name. So it is enough that those have had it for a while.
+        Without notifications a writer registers before it joins the queue, or when it finds that
+        readers hold the name. Then it is enough that the readers have held it for this long.
         """
         lasted = self.deadline.elapsed
         state = self.seen.state
@@ -171,9 +172,10 @@ class SharedAttempt(Attempt):
         return lasted >= self.patient
 
     def _look_for_writers(self) -> Procedure[None]:
-        """See whether anybody is there who wants the name for itself.
+        """Read whether a writer is registered as a waiter.
 
-        Who was killed while it waited may stand in the queue for as long as readers have the name.
+        A writer that was killed while it waited may stay in the queue for as long as readers hold
+        the name.
         """
         name, deadline = self.request.name, self.deadline
         if self.past or deadline.now < self.asks:

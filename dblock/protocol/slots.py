@@ -1,19 +1,19 @@
-"""A semaphore: so many names of which a caller holds any, and a limit that all agree on.
+"""A semaphore: a limit that all processes share, and one name for each slot up to the limit.
 
 ::
 
-    take the slot of before ── granted ───────────────────────────> Held
-     └── refused, or none
-    take any ── granted ──────────────────────────────────────────> Held
-     └── refused ── look ── no limit yet: write it ────────────┐
-                     ├── another limit ──────> LimitMismatch   ├──> take any
-                     ├── none is free, one has no row: make it ┘
-                     └── all are held, or others wait ── the turnstile ── wait
+    take the slot of the last time ── granted ─────────────────────> Held
+     └── refused, or there was none
+    take any slot ── granted ──────────────────────────────────────> Held
+     └── refused ── read ── no limit yet: write it ──────────────┐
+                     ├── another limit ────────> LimitMismatch   ├──> take any slot
+                     ├── none free, one has no row: create it ───┘
+                     └── all held, or waiters before us ── the turnstile ── wait
 
-A slot is a name, and a hold of it a lease like any other; what is special is that one statement
-takes any slot that is free. Whoever is refused, and may wait, takes the turnstile first: a lease on
-the semaphore's own name. So those who wait come in that name's order, one of them looks for a slot,
-and nobody who comes later overtakes it.
+A slot is a name, and its hold is a lease like any other, but one statement takes any free slot. A
+caller that is refused and may wait takes the turnstile first: a lease on the semaphore's own name.
+So waiters go in the order of the turnstile's queue, only the turnstile's holder tries to take a
+slot, and no later caller overtakes it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .statements import Statements
     from .waiters import Waiter
 
-#: Seconds between two looks for a slot, at most, of the one who has the turnstile.
+#: Seconds: the longest interval between two polls by the turnstile's holder.
 LOOK = 0.1
 
 
@@ -49,7 +49,7 @@ def slot_name(name: str, number: int) -> str:
 
 
 def is_slot(name: str, semaphore: str) -> bool:
-    """Return whether a name is that of a slot of a semaphore."""
+    """Return whether a name is a slot's name of a semaphore."""
     before, sign, number = name.rpartition("#")
     return sign == "#" and before == semaphore and number.isdecimal()
 
@@ -61,15 +61,15 @@ def number_of(name: str) -> int:
 
 @dataclass(eq=False, kw_only=True)
 class SlotAttempt(Attempt):
-    """How far one caller has come. What was granted, or is found to be, the request is for then."""
+    """The progress of one caller. Once a slot is granted or found, the request has its name."""
 
     name: str
     limit: int
-    #: Of how many slots to look at the next first.
+    #: Slots are tried in order from slot ``first + 1`` on.
     first: int = 0
-    #: Whether to ask for that one alone before any is asked for.
+    #: Whether to try slot ``first + 1`` alone before all slots.
     known: bool = False
-    #: The token of the turnstile, for who has it.
+    #: The token of this caller's hold of the turnstile; empty without one.
     turnstile: str = ""
     slots: Slots = field(default=Slots(None, {}), init=False)
 
@@ -79,7 +79,7 @@ class SlotAttempt(Attempt):
 
     @property
     def admitted(self) -> bool:
-        """Whether the turnstile was seen to be passed, or to be this caller's."""
+        """Whether the turnstile was seen to be free, or held by this caller."""
         turnstile = self.slots.rows.get(self.name)
         return (
             turnstile is None
@@ -89,7 +89,7 @@ class SlotAttempt(Attempt):
 
     @property
     def _rowless(self) -> str | None:
-        """A slot without a row, the next in the order in which they are looked at."""
+        """The first slot without a row, in the order in which slots are tried."""
         names = self._names
         order = names[self.first :] + names[: self.first]
         return next((name for name in order if name not in self.slots.rows), None)
@@ -97,7 +97,7 @@ class SlotAttempt(Attempt):
     # --- asking ------------------------------------------------------------------------------
 
     def begin(self) -> Procedure[Held | Refused]:
-        """Take any slot without waiting for one, or be refused."""
+        """Take any slot without waiting, or be refused."""
         held = yield from self.take()
         if held is not None:
             return held
@@ -105,14 +105,15 @@ class SlotAttempt(Attempt):
         return (yield from self.refuse()) if wait == 0 else Refused(self.seen.state, self.closed)
 
     def take(self) -> Procedure[Held | None]:
-        """Take any slot, without waiting for one."""
+        """Take any slot, without waiting."""
         while True:
             held = yield from self.run(None, self._ask)
             if held is not None:
                 return held
             self._check_limit()
             if self.closed or not self.admitted or self._rowless is None:
-                return None  # else others have taken what was made for this one
+                return None
+            # Other callers have taken the rows that this one created: try again.
 
     def _ask(self) -> Procedure[Answer]:
         if self.known:
@@ -121,11 +122,11 @@ class SlotAttempt(Attempt):
             try:
                 reply = yield from self.reach(query)
             except StatementError as failure:
-                if failure.fault not in UNDONE:  # else others are just about to take it
+                if failure.fault not in UNDONE:  # UNDONE: another caller is taking that slot
                     raise
             else:
                 if reply.matched > 0 or query.read(reply) is not None:
-                    return query, reply  # also if no fence was told: then it is looked for
+                    return query, reply  # also without a fence in the reply: the row is read then
                 self._note(reply)
         query = self._statement(known=False)
         return query, (yield from self.reach(query))
@@ -157,19 +158,19 @@ class SlotAttempt(Attempt):
         self.request.name = self.name if mine is None else mine.name
         free = [one.row for one in slots if one.position.free and self.admitted]
         state = mine or next(iter(free), None)
-        if state is None and len(slots) == self.limit:  # all are held: the first to be over
+        if state is None and len(slots) == self.limit:  # all are held: the first to expire
             state = min((one.row for one in slots), key=_left)
         self.seen = Seen(state, QueuePosition(None, bool(free)), reply.sent)
 
     def _mend(self, ticket: str | None) -> Procedure[bool]:
-        """As for a name; and write the limit, or a slot's row, where that is missing."""
+        """As for a name; and write the limit or a slot's row if they are missing."""
         if self.mine or not self.admitted or self.slots.limit not in (None, self.limit):
             return False
         rowless, again = self._rowless, False
         if self.slots.limit is None:
             yield from self._write(self.dialect.set_limit(self.name, self.limit, anew=False))
             again = True
-        if rowless is not None:  # also where a slot seems free: it may be under a guard
+        if rowless is not None:  # even if a slot seems free: a guard may block it
             yield from self._write(self.dialect.create(rowless))
             again = True
         if self.dialect.has_witness and (again or self.seen.position.free):
@@ -177,7 +178,7 @@ class SlotAttempt(Attempt):
         return again
 
     def _write(self, query: Query[int]) -> Procedure[None]:
-        """Write what may be written twice."""
+        """Execute a write that is safe to repeat."""
         deadline = self.deadline
         try:
             reply = yield from retry_or_raise(
@@ -198,7 +199,7 @@ class SlotAttempt(Attempt):
     def wait(
         self, policy: RetryPolicy, waiter: Waiter | None, has_turnstile: Callable[[], bool]
     ) -> Procedure[Held | Refused | None]:
-        """Look for a slot until one is free; None if the turnstile was lost meanwhile."""
+        """Try and poll until a slot is free; None if this caller lost the turnstile meanwhile."""
         deadline, number = self.deadline, 1
         held = yield from self.take()
         while held is None and has_turnstile():
@@ -224,7 +225,7 @@ class SlotAttempt(Attempt):
         return held
 
     def refuse(self) -> Procedure[Refused]:
-        """Leave nothing behind that may have been granted."""
+        """Release a slot that may have been granted, and return the refusal."""
         if self.doubt is not None:
             yield from self.look(None)
             if self.mine:
@@ -237,7 +238,7 @@ class SlotAttempt(Attempt):
         return Refused(self.seen.state, self.closed)
 
     def find(self, patience: float, now: float) -> Procedure[tuple[LockRow | None, float]]:
-        """Look which slot the request was granted, if any."""
+        """Read which slot the request was granted, if any."""
         self.deadline.settling, self.deadline.timeout, self.deadline.now = True, patience, now
         yield from self._look(None)
         return (self.seen.state if self.mine else None), self.deadline.now
@@ -248,7 +249,7 @@ def _left(row: LockRow) -> float:
 
 
 def mismatch(name: str, limit: int, stored: int) -> LimitMismatch:
-    """Return the error for who comes with another limit than is stored."""
+    """Return the error for a caller whose limit differs from the stored limit."""
     if not stored:
         return LimitMismatch(
             f"{name!r} is no semaphore: an election has this name. Choose another name for the "
@@ -274,10 +275,10 @@ def resize(
     patience: float,
     start: float,
 ) -> Procedure[int]:
-    """Change a semaphore's limit, after the changes ``before``.
+    """Change a semaphore's limit; earlier changes ``before`` can no longer arrive after this one.
 
-    Return how many slots above it, up to ``most``, are still held. Raises LimitMismatch if the name
-    is an election's; OutcomeUnknown and Unavailable as :func:`.write` does.
+    Return how many slots above the new limit, up to ``most``, are still held. Raises LimitMismatch
+    if the name is an election's; OutcomeUnknown and Unavailable as :func:`.write` does.
     """
     query = dialect.set_limit(name, limit, anew=True)
     reply = yield from write(dialect, query, name, before, patience, start)

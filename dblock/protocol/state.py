@@ -1,4 +1,4 @@
-"""What the tables say, to the protocol."""
+"""The values that the protocol reads from the tables."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .tokens import is_shared
 
 @dataclass(frozen=True, slots=True)
 class LockRow:
-    """A name's row as the protocol needs it. With its token, so it is shown to nobody.
+    """A name's row as the protocol needs it. It has the token, so it is never shown to users.
 
-    ``remaining`` is in seconds to ``expires_at``, whether there is a lease or not.
+    ``remaining`` is the seconds until ``expires_at``, whether the name is held or not.
     """
 
     name: str
@@ -25,14 +25,14 @@ class LockRow:
     acquired_at: datetime | None
     expires_at: datetime | None
     remaining: float | None
-    #: The token of a shared hold, and behind it those of its readers. Of another token it is void,
-    #: and tells only that the name is shared now and then.
+    #: The token of a shared hold, followed by the tokens of its readers. If the row has another
+    #: token, the list is void, and says only that readers use the name at times.
     readers: str | None = field(default=None, repr=False)
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The tokens of those who hold it, or have until it ran out: more than one if readers
-        share it. It is the first reader's alone, until there is a list."""
+        """The holders' tokens, also after the expiry: more than one if readers share the name.
+        Until there is a list of readers, only the first reader holds it."""
         if self.token is None:
             return ()
         if is_shared(self.token) and self.readers is not None:
@@ -43,23 +43,23 @@ class LockRow:
 
     @property
     def shared(self) -> bool:
-        """Whether readers hold it, or have left in its row that they want it now and then."""
+        """Whether readers hold the name, or its row is marked because readers use it at times."""
         return self.readers is not None or is_shared(self.token)
 
     @property
     def held(self) -> bool:
-        """Whether an unexpired lease was on the name."""
+        """Whether the name had an unexpired lease when it was read."""
         return self.token is not None and self.remaining is not None and self.remaining > 0
 
     @property
     def lasted(self) -> float | None:
-        """For how many seconds it has been held, by the database's clock."""
+        """Seconds since the grant, by the database's clock."""
         if self.acquired_at is None or self.expires_at is None or self.remaining is None:
             return None
         return (self.expires_at - self.acquired_at).total_seconds() - self.remaining
 
     def told(self) -> LockState:
-        """Return what anybody may be told of it."""
+        """Return the state for users, without the token."""
         return LockState(
             self.name,
             self.fence,
@@ -72,10 +72,11 @@ class LockRow:
 
 
 class QueuePosition(NamedTuple):
-    """Where a ticket stands in a name's queue: None if not at all, else how many are before it.
+    """A ticket's position in a name's queue.
 
-    ``free`` says that it may take the name now. ``clock`` is what the database's clock said then,
-    in seconds, where it was asked.
+    ``ahead`` is the number of waiters before it; None if the ticket is not in the queue. ``free``
+    says that the ticket may take the name now. ``clock`` is the database's clock at that moment, in
+    seconds, if the statement reads it.
     """
 
     ahead: int | None
@@ -84,18 +85,18 @@ class QueuePosition(NamedTuple):
 
 
 class Queued(NamedTuple):
-    """A name as one who waits for it sees it: its row, and where the ticket stands."""
+    """A name as a waiter sees it: its row, and the ticket's position."""
 
     row: LockRow
     position: QueuePosition
 
 
 class RowOutcome(NamedTuple):
-    """What became of locking a row.
+    """The outcome of a try to lock a row.
 
-    ``stale`` says that the statement ran under a snapshot that cannot show newer rows, ``closed``
-    that nothing may be granted yet, ``here`` that the tables are these, as is to be found out where
-    it does not say so.
+    ``stale`` says that the statement ran under a snapshot that cannot show newer rows. ``closed``
+    says that nothing may be granted yet, during the pause after a crash or a failover. ``here``
+    says that the transaction uses the expected tables; if it is false, the caller has to check.
     """
 
     locked: bool
@@ -105,9 +106,10 @@ class RowOutcome(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """What the first in a queue is told when a release has made the name its own.
+    """The notification that a waiter gets when a release has passed the name on to it.
 
-    ``granted`` is when, by the database's clock; ``ttl`` how long its first term is.
+    ``granted`` is the time of the grant by the database's clock, in seconds; ``ttl`` is the length
+    of the first term in seconds.
     """
 
     fence: int
@@ -116,11 +118,12 @@ class Passed(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a set of tables is, and what tells it from every other.
+    """The location of a set of tables, and what distinguishes it from every other set.
 
-    ``schema`` is the real one, by which statements name the tables. The ``container`` is what may
-    be copied as a whole: a database of PostgreSQL, a file. The ``writer`` is the transaction that
-    wrote the ``identity`` there; a copy that was restored has another one.
+    ``schema`` is the real schema, with which statements qualify the tables' names. The
+    ``container`` is the unit that may be copied as a whole: a PostgreSQL database, or a file. The
+    ``writer`` is the transaction that wrote the ``identity`` there; in a restored copy another
+    transaction wrote it.
     """
 
     identity: str
@@ -129,12 +132,13 @@ class Place(NamedTuple):
     writer: str | None = None
     host: str | None = None
     port: str | None = None
-    #: Whether the server is a node of a cluster whose nodes lock no rows on each other.
+    #: Whether the server is a node of a cluster in which a row lock on one node does not block the
+    #: other nodes.
     clustered: bool = False
 
     @property
     def mark(self) -> tuple[str | None, ...]:
-        """What no other set of tables has."""
+        """The values that no other set of tables has."""
         return self.identity, self.container, self.writer
 
     def __str__(self) -> str:
@@ -144,14 +148,14 @@ class Place(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What was found of the tables: their version; and where they are, if they tell that yet."""
+    """The tables' version, and their location, if this version of the tables records it."""
 
     schema: Schema
     place: Place | None
 
 
 class Record(NamedTuple):
-    """What is on record of a call that is made once. ``result`` is its JSON, None until it ends."""
+    """The record of a call that is made once. ``result`` is JSON; None until the call ends."""
 
     token: str
     fingerprint: str | None
@@ -166,15 +170,15 @@ class Pruned(NamedTuple):
 
 
 class NamePage(NamedTuple):
-    """Some names, in their order: the ``last`` of them, and the largest fence of those that are
-    not used any more; None where all are used."""
+    """A page of names in order: the ``last`` name on it, and the largest fence of its unused names;
+    None if all names on it are in use."""
 
     last: str
     fence: int | None
 
 
 class Renewal(NamedTuple):
-    """One hold whose expiry is to be moved to ``ttl`` seconds from now."""
+    """One hold, and the TTL in seconds from now that it is to have."""
 
     name: str
     token: str
@@ -182,12 +186,12 @@ class Renewal(NamedTuple):
 
 
 class Witness(NamedTuple):
-    """What vouches that the lock table knows every lease there is, and for which of them.
+    """The record that proves that the lock table has every lease of the present ``epoch``.
 
-    All fences of the present ``epoch`` are above it; ``cause`` is what ended the one before,
-    ``"crash"`` or ``"failover"``. ``pause`` is for how many seconds nothing may be granted yet,
-    by the database's clock; not above 0 when it may. No TTL above ``longest_ttl`` is granted; 0
-    says that it has to be recorded anew.
+    All fences of the epoch are above its number; ``cause`` is what ended the epoch before,
+    ``"crash"`` or ``"failover"``. Nothing may be granted for ``pause`` more seconds by the
+    database's clock; 0 or below when grants are allowed. No TTL above ``longest_ttl`` seconds is
+    granted; 0 says that the longest TTL must be recorded again.
     """
 
     epoch: int
@@ -197,9 +201,10 @@ class Witness(NamedTuple):
 
 
 class Granted(NamedTuple):
-    """A lease as the granting statement reported it; ``remaining`` by the database's clock.
+    """A lease as the granting statement reported it; ``remaining`` is in seconds, by the database's
+    clock.
 
-    ``name`` is what was granted, where that was any of several.
+    ``name`` is the name that was granted, if the statement could choose among several.
     """
 
     fence: int
@@ -208,9 +213,12 @@ class Granted(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """A semaphore: its limit, None if it has none yet, and 0 if what is stored is something else;
-    and by their names the rows that there are, of its turnstile and of its slots, each with whether
-    it is anybody's to take."""
+    """A semaphore's limit and its rows.
+
+    ``limit`` is None if no limit is stored yet, and 0 if the stored value is not a limit. ``rows``
+    has the existing rows of the turnstile and of the slots by their names, each with whether a
+    caller without a ticket may take it.
+    """
 
     limit: int | None
     rows: dict[str, Queued]

@@ -1,7 +1,7 @@
-"""The port: what the protocol asks of a database, and what it understands of the replies.
+"""The port: each statement that the protocol sends, and the type of its reply.
 
-Each method returns a statement that says how its reply is read. A dialect implements them; see
-:mod:`dblock.dialects`.
+Each method returns a query that knows how to read its own reply. A dialect implements the methods;
+see :mod:`dblock.dialects`.
 """
 
 from __future__ import annotations
@@ -35,130 +35,137 @@ if TYPE_CHECKING:
 
 
 class Statements(ABC):
-    """One database's statements over dblock's tables in ``schema``, and what is special in it."""
+    """One database's statements over dblock's tables in ``schema``, and the database's traits."""
 
     name: ClassVar[str]
     schema: str | None
     prefix: str
     timeouts: Timeouts
     timing: Timing
-    #: What creates and upgrades the tables, where it is not ``dblock upgrade``.
+    #: The command that creates and upgrades the tables, if it is not ``dblock upgrade``.
     upgraded_by: str = ""
-    #: Where the tables are, once one of dblock's own connections has looked; and where that was
-    #: before they were made anew.
+    #: The location of the tables, once one of dblock's own connections has read it; and the
+    #: location before the tables were recreated or moved.
     place: Place | None = None
     former_place: Place | None = None
 
-    #: A refused row lock still keeps others off the row until its transaction ends, so the name
-    #: is looked at from outside before it is locked.
+    #: A refused row lock still blocks the row for others until its transaction ends. So a separate
+    #: statement reads the name before the transaction locks it.
     refusal_holds: ClassVar[bool] = False
-    #: The statement that locks a row in a transaction of dblock's own takes that look itself.
+    #: The statement that locks a row in a transaction of dblock's own reads the name first itself.
     looks_itself: bool = False
-    #: A borrowed row lock that waits for nobody is cheaper than one that may, so it is tried first.
+    #: In a borrowed transaction a row lock that never waits costs less than a row lock that may
+    #: wait, so dblock tries it first.
     skips_locked: ClassVar[bool] = False
-    #: A plain read in a transaction may be older than what an update in it has just seen.
+    #: A plain read in a transaction may be older than the row that an update in it has just seen.
     stale_reads: ClassVar[bool] = False
-    #: A failed statement undoes its whole transaction, so that it cannot be tried again in it.
+    #: A failed statement undoes its whole transaction, so dblock cannot retry the statement in it.
     failure_aborts: ClassVar[bool] = False
-    #: One transaction writes at a time: a row lock keeps every other lock statement out, and the
-    #: row of a new name is created in the locking transaction itself.
+    #: One transaction writes at a time: a row lock blocks every other lock statement, and the
+    #: locking transaction itself creates the row of a new name.
     one_writer: ClassVar[bool] = False
-    #: Granting, renewing and proving statements look for the witness (:mod:`.epoch`). Without one
-    #: the lock table itself has to outlive a crash.
+    #: Statements that grant, renew or prove a lease check the witness (:mod:`.epoch`). Without a
+    #: witness the lock table itself has to survive a crash.
     has_witness: ClassVar[bool] = False
-    #: Who stands in a name's queue is told of its turn; elsewhere it has to look.
+    #: The database notifies a waiter in a name's queue of its turn; without this waiters poll.
     can_notify: ClassVar[bool] = False
-    #: It can be asked who has locked a row, in one look.
+    #: One statement can read which transaction has locked a row.
     sees_row_locks: ClassVar[bool] = False
-    #: Names have user locks, which are waited for in the server.
+    #: Each name has a user lock, and waiters can wait for the user lock in the server.
     can_wait_in_server: ClassVar[bool] = False
 
     @property
     def grace(self) -> float:
-        """How long a free name is kept for each one in the queue; see :class:`.Timing`."""
+        """Seconds for which a free name is reserved for each waiter in the queue; see
+        :class:`.Timing`."""
         return self.timing.grace
 
     @property
     def longest_patience(self) -> float | None:
-        """The longest one statement may wait before it is sent again, in seconds; None for no
-        limit."""
+        """The longest time in seconds that one statement may wait before dblock sends it again;
+        None for no limit."""
         return None
 
     @abstractmethod
     def privileges(self, role: str) -> tuple[str, ...]:
-        """Say what gives a role what it needs: statements, or words."""
+        """Return the statements that grant a role its rights, or a sentence that says them."""
 
-    # --- where the tables are ----------------------------------------------------------------
+    # --- location of the tables --------------------------------------------------------------
 
     @abstractmethod
     def look_around(self, *, borrowed: bool = False) -> Query[Found]:
-        """Look where the tables are, and in which version; or which are where a user's transaction
-        is."""
+        """Read the location and the version of the tables. With ``borrowed`` the query reads the
+        tables that a user's transaction sees."""
 
     def hidden(self) -> tuple[Query[str | None], ...]:
-        """See which tables a temporary one hides from a user's session, by whatever name."""
+        """Return one query for each table that a temporary table may hide in a user's session. Its
+        reply is the name of the temporary table; None if there is none."""
         return ()
 
     @abstractmethod
     def settle(self, place: Place | None) -> None:
-        """Name the tables by their place from now on, in whatever session a statement runs.
+        """Qualify the tables' names with their place from now on, for every session.
 
-        Those for users' transactions find nothing in any other tables. None is to look again.
+        A statement for a user's transaction matches no row in any other set of tables. With None
+        the place is unknown again, and dblock reads it before the next use.
         """
 
     # --- the lease ---------------------------------------------------------------------------
 
     @abstractmethod
     def grant(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
-        """Take the name if it is free, raising its fence; without waiting, writing nothing if not.
+        """Take the name if it is free, and raise its fence. The statement does not wait, and writes
+        nothing if the name is not free.
 
-        It is free for who is not in the queue only when nobody is.
+        The caller is not in the queue. A free name is reserved for the waiters in its queue first,
+        for the :attr:`grace` of each.
 
-        A free name's fence is raised by this statement while it has the row, so fences grow in
-        the order of the grants.
+        The statement raises the fence while it has the row locked, so fences grow in the order of
+        the grants.
         """
 
     def grant_known(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
-        """As :meth:`grant`, in less time: it may refuse a name without a row, or with a queue."""
+        """As :meth:`grant`, and faster: it may refuse a name without a row or with a queue."""
         return self.grant(name, token, owner, ttl)
 
     @abstractmethod
     def renew(self, asked: Sequence[Renewal]) -> Query[dict[str, int | None]]:
-        """Move the expiries of unexpired holds, waiting for nobody; return the token of each
-        with its fence, which may be left out where there are several.
+        """Move the expiries of unexpired holds, without waiting; return the token of each renewed
+        hold with its fence. The fence may be None if there are several holds.
 
-        Where one row is in use the others may be renewed all the same, or the statement fails.
+        If one row is locked, the statement either renews the others or fails.
         """
 
     @abstractmethod
     def attach(
         self, name: str, token: str, new_token: str, owner: str, ttl: float
     ) -> Query[int | None]:
-        """Go on with an unexpired hold under another token, waiting for nobody; return its fence.
+        """Move an unexpired hold to another token, without waiting; return its fence.
 
-        None when the token does not hold the name, or a transaction is guarded with it: what the
-        holder before has guarded ends before another goes on.
+        None when the token does not hold the name, or while a transaction is guarded with it:
+        transactions that the previous holder has guarded must end before the next holder goes on.
         """
 
     @abstractmethod
     def release(self, name: str, token: str) -> Query[int]:
         """Free the name if the token holds it; one row when it did.
 
-        Where names are passed on it does so only if nobody waits.
+        On a database whose releases pass names on, this frees the name only if its queue is empty.
         """
 
     def pass_on(self, name: str, token: str, passes: bool = True) -> Query[int]:
-        """Make the name, if the token holds it, the first waiter's and tell that; one row when it
-        did. Where that cannot be, or ``passes`` forbids it, free the name and call who waits."""
+        """If the token holds the name, grant the name to the first waiter and notify that waiter;
+        one row when the token held it. If that is impossible, or ``passes`` is false, free the name
+        and notify the first waiter that can be notified."""
         return self.release(name, token)
 
     @abstractmethod
     def look(self, *names: str) -> Query[list[LockRow]]:
-        """Read the rows of names, waiting for nobody."""
+        """Read the rows of names, without waiting."""
 
     @abstractmethod
     def held(self) -> Query[list[LockRow]]:
-        """Read the rows of all names that have a token, expired ones too, or are waited for."""
+        """Read the rows of all names that have a token, an expired one too, or have waiters."""
 
     # --- readers that share a hold -----------------------------------------------------------
 
@@ -166,21 +173,23 @@ class Statements(ABC):
     def join_readers(
         self, name: str, group: str, token: str, ttl: float, *, ticket: str, past: bool
     ) -> Query[int]:
-        """Share the hold that has the token ``group``, if it is unexpired; one row when that is so.
+        """Share the unexpired hold with the token ``group``; one row when the reader has joined.
 
-        It lasts for ``ttl`` seconds from now, or for as long as it did if that is longer. Nobody
-        may be in the queue before the ticket, unless who asks goes ``past`` them; without a ticket
-        nobody at all. Where the queue says who is a reader, readers in it are in nobody's way. The
-        ticket leaves the queue. This may wait for the row for a moment.
+        The hold then lasts for ``ttl`` seconds from now, or until its old expiry if that is later.
+        The statement refuses a reader if other waiters are before its ticket in the queue, or if
+        there are any waiters and the reader has no ticket. With ``past`` it ignores these waiters.
+        If the queue says which waiters are readers, readers do not block each other. The ticket
+        leaves the queue. The statement may wait for the row for a moment.
         """
 
     @abstractmethod
     def leave_readers(self, name: str, group: str, token: str) -> Query[int]:
-        """Share the hold no longer; one row when it was shared. The last reader frees the name,
-        and calls who waits; it is passed on to nobody, since others may have guarded with it."""
+        """Stop sharing the hold; one row when the token shared it. The last reader frees the name
+        and notifies the next waiter. It does not pass the name on, since other readers may have
+        open transactions that are guarded with the hold."""
 
     def call_readers(self, name: str, group: str) -> Query[int]:
-        """Call the readers that wait before the first writer, while others have the name."""
+        """Notify the readers in the queue before its first writer, while readers hold the name."""
         raise NotImplementedError(f"{self.name} calls nobody")
 
     # --- the slots of a semaphore ------------------------------------------------------------
@@ -198,22 +207,23 @@ class Statements(ABC):
         first: int,
         known: bool = False,
     ) -> Query[Granted | None]:
-        """Take any free slot that has a row, as :meth:`grant` takes a name; writing nothing if it
-        does not.
+        """Take any free slot that has a row, as :meth:`grant` takes a name; write nothing if no
+        slot is free.
 
-        Only if the semaphore's limit is this, and if nobody has its turnstile or waits for that,
-        but who has it with the token ``turnstile``. The slots are tried in their order, beginning
-        after ``first`` of them: who asks next for other slots is in nobody's way. ``known`` is to
-        try that one alone, in less time; it may refuse one with a queue, and fail as busy.
+        The statement refuses if the stored limit differs from ``limit``. It also refuses if another
+        token than ``turnstile`` holds the semaphore's turnstile, or waiters are there. It tries the
+        slots in order, from slot ``first + 1`` on, so that callers that begin at different slots do
+        not block each other. With ``known`` it tries slot ``first + 1`` alone, which is faster; it
+        may refuse a slot with a queue, and fail as busy.
         """
 
     @abstractmethod
     def look_at_slots(self, name: str, limit: int) -> Query[Slots]:
-        """Read a semaphore's limit, and the rows of its turnstile and of so many slots."""
+        """Read a semaphore's limit, and the rows of its turnstile and its first ``limit`` slots."""
 
     @abstractmethod
     def set_limit(self, name: str, limit: int, *, anew: bool) -> Query[int]:
-        """Write a semaphore's limit; if not ``anew``, only where it has none."""
+        """Write a semaphore's limit. Unless ``anew``, keep the limit that is stored already."""
 
     # --- waiting -----------------------------------------------------------------------------
 
@@ -221,42 +231,47 @@ class Statements(ABC):
     def join(
         self, name: str, token: str, owner: str, ttl: float, ticket: str, *, yields: bool = False
     ) -> Query[Granted | Queued | None]:
-        """Let the ticket stand in the queue, in the place of any other of the same token; this may
-        wait for a moment. Where nobody is called, take the name if it is the ticket's turn.
+        """Put the ticket into the queue, in the position of an earlier ticket of the same token if
+        there is one. The statement may wait for the row for a moment. On a database without
+        notifications it takes the name if it is the ticket's turn.
 
-        One that ``yields`` does not stand in it while another waits in the server, and so not in
-        the queue: but from then on nobody begins to wait there.
+        With ``yields`` the ticket does not join while another session waits in the server, since
+        the queue does not show that session. The statement then marks the row, so that no other
+        waiter begins to wait in the server.
         """
 
     def take(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
-        """Take the name if it is the turn of who stands in the queue, which may take a moment."""
+        """Take the name if it is the turn of the waiter with the token; this may wait a moment for
+        the row."""
         raise NotImplementedError(f"{self.name} takes a name when it is joined for")
 
     @abstractmethod
     def leave(self, name: str, token: str, ticket: str) -> Query[int]:
-        """Take a waiter out of the queue; call the next one if the name is free."""
+        """Remove a waiter from the queue; notify the next waiter if the name is free."""
 
     @abstractmethod
     def look_queued(self, name: str, token: str, ticket: str) -> Query[Queued | None]:
-        """Read a name's row as :meth:`look` does, and where the ticket stands."""
+        """Read a name's row as :meth:`look` does, and the ticket's position in the queue."""
 
     def wait_in_server(self, name: str, patience: float) -> Query[bool]:
-        """Wait for the name's user lock, ``patience`` seconds at most; tell whether others had it.
+        """Wait up to ``patience`` seconds for the name's user lock; return whether another session
+        had it.
 
-        The session has it from then on, or this fails: it, or the row, was busy, or readers want
-        the name now and then.
+        The session then has the user lock. The statement fails if the user lock or the row stayed
+        busy, or if the row is marked because readers use the name.
         """
         raise NotImplementedError(f"{self.name} has no user locks")
 
     def release_and_unlock(self, name: str, token: str) -> Query[int]:
-        """Free the name, as :meth:`release` does, and its user lock, on the session that has it."""
+        """Free the name as :meth:`release` does, and release its user lock. The session that has
+        the user lock must run this."""
         raise NotImplementedError(f"{self.name} has no user locks")
 
     def unlock_all(self) -> Query[int]:
-        """Let all user locks of the session go."""
+        """Release all user locks of the session."""
         raise NotImplementedError(f"{self.name} has no user locks")
 
-    # --- those who are seen waiting ----------------------------------------------------------
+    # --- the table of waiters ----------------------------------------------------------------
 
     @abstractmethod
     def register(
@@ -270,31 +285,31 @@ class Statements(ABC):
         lasts: float,
         holds: Mapping[str, int | None],
     ) -> Query[int]:
-        """Write that a waiter is there, for the first time or again."""
+        """Insert a waiter's row, or extend it for ``lasts`` seconds from now."""
 
     @abstractmethod
     def unregister(self, id: str) -> Query[int]:
-        """Remove a waiter."""
+        """Delete a waiter's row."""
 
     @abstractmethod
     def sweep(self) -> Query[int]:
-        """Remove waiters whose time is over, without waiting for others who do."""
+        """Delete the rows of waiters that have expired, without waiting for other sweeps."""
 
     @abstractmethod
     def waiters(self, name: str | None = None) -> Query[dict[str, tuple[WaiterState, ...]]]:
-        """Read who waits for a name, or for any."""
+        """Read the waiters of a name, or of all names."""
 
     @abstractmethod
     def blocked(self) -> Query[list[Blocked]]:
-        """Read all waiters that hold something, and which lease is on what they wait for."""
+        """Read all waiters that hold something, each with the fence of the lease it waits for."""
 
     # --- the row lock and the guard ----------------------------------------------------------
 
     @abstractmethod
     def create(self, name: str, *, borrowed: bool = False) -> Query[int]:
-        """Insert the free row of a name, with the floor's fence; no failure when it is there.
+        """Insert the free row of a name, with the floor's fence; no failure if the row exists.
 
-        It is ``borrowed`` only where there is :attr:`one_writer`.
+        Only a database with :attr:`one_writer` creates it in a ``borrowed`` transaction.
         """
 
     def begin(self, patience: float | None) -> tuple[Query[int], ...]:
@@ -305,17 +320,17 @@ class Statements(ABC):
     def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
         """Lock a free name's row until the transaction ends.
 
-        ``patience`` is how long the server may wait for other transactions: 0 not at all, None
-        without a limit. In a borrowed transaction no setting outlives the statement; and 0 is only
-        for :attr:`skips_locked`, and tells nothing of why a row was not locked.
+        ``patience`` is how many seconds the server may wait for other transactions: 0 not at all,
+        None without a limit. In a borrowed transaction no setting outlives the statement. There 0
+        is only for :attr:`skips_locked`, and the reply does not say why the row was not locked.
         """
 
     @abstractmethod
     def guard(self, name: str, token: str, fence: int) -> Query[bool]:
-        """Hold off, in the user's transaction, all who would take the name, not its renewal.
+        """Block every grant of the name until the user's transaction ends; renewals still pass.
 
-        True when no later hold has been granted. Waits for nobody: whoever is in the way is taking
-        the name.
+        True when no later hold has been granted. The statement does not wait: a session that has
+        the row locked is taking the name.
         """
 
     # --- calls that are made once ------------------------------------------------------------
@@ -329,11 +344,11 @@ class Statements(ABC):
         keep: float,
         patience: float | None,
     ) -> Query[Record | None]:
-        """Record a call, in the user's transaction, where none is on record that is still kept;
-        read the record, which is this call's if its token is.
+        """Record a call in the user's transaction, unless the key has a record that has not
+        expired; return the key's record. It is this call's own if it has this call's token.
 
-        A record that another transaction has not committed is waited for, ``patience`` as with
-        :meth:`lock_row`. None if there came a record meanwhile: ask again.
+        The statement waits for another transaction's uncommitted record, with ``patience`` as in
+        :meth:`lock_row`. None if another record appeared meanwhile: the caller asks again.
         """
 
     @abstractmethod
@@ -342,7 +357,7 @@ class Statements(ABC):
 
     @abstractmethod
     def forget_once(self, key: str, token: str) -> Query[int]:
-        """Take back the record of a call."""
+        """Delete the record of a call."""
 
     # --- the witness -------------------------------------------------------------------------
 
@@ -351,29 +366,30 @@ class Statements(ABC):
         raise NotImplementedError
 
     def write_witness(self) -> Query[int]:
-        """Write the witness anew if it is missing; one row when this statement did it.
+        """Write a new witness if it is missing; one row when this statement wrote it.
 
-        Unless the lock table has lost nothing this begins a new epoch, with a pause of the
-        longest TTL. A pause that is longer is cut short.
+        If the lock table may have lost a lease, the statement begins a new epoch, with a pause of
+        the longest TTL. It shortens a pause that is longer than the longest TTL.
         """
         raise NotImplementedError
 
     def distrust(self, longest: float | None) -> Query[int]:
-        """Have the next caller that reads the witness begin a new epoch, with a pause.
+        """Make the next caller that reads the witness begin a new epoch, with a pause.
 
-        It lasts for ``longest`` seconds, or if that is None for the longest TTL.
+        The pause lasts for ``longest`` seconds, or for the longest TTL if that is None.
         """
         raise NotImplementedError
 
     def announce_ttl(self, ttl: float) -> Query[int]:
-        """Let it be known, for after a failover, that TTLs as long as this may be granted."""
+        """Write into the epoch's row, which a failover keeps, that leases with TTLs up to ``ttl``
+        may be granted."""
         raise NotImplementedError
 
     def record_ttl(self, ttl: float) -> Query[int]:
-        """Let it be known, for after a crash, that TTLs as long as this are granted from now on.
+        """Allow grants with TTLs up to ``ttl`` from now on, and record that for after a crash.
 
-        Nothing, unless one as long is announced. Once a day those that nobody has asked for since
-        are forgotten.
+        The statement does nothing unless a TTL at least as long is announced. Once a day it drops
+        the recorded TTLs that no caller has asked for since the last time.
         """
         raise NotImplementedError
 
@@ -382,7 +398,7 @@ class Statements(ABC):
     def row_locks(self, name: str | None = None) -> Query[dict[str, RowLockState]]:
         """Read which transactions have locked the rows of names that have no lease.
 
-        Where a file is locked as a whole this fails as busy while somebody writes to it.
+        On a database that locks a file as a whole, this fails as busy while a transaction writes.
         """
         raise NotImplementedError
 
@@ -394,32 +410,32 @@ class Statements(ABC):
 
     @abstractmethod
     def begin_run(self, name: str, slot: str, fence: int, owner: str) -> Query[int]:
-        """Record that a run begins, unless one has succeeded in this slot; the empty one is none.
+        """Record that a run begins, unless a run has succeeded in this slot; "" means no slot.
 
-        The recorded run's fence comes back: this run's when it is to begin. A statement that comes
-        late, when a later hold's run has begun or this one has ended, changes nothing.
+        Return the recorded run's fence: this run's own fence if it may begin. A statement that
+        arrives late, after a later hold's run has begun or this run has ended, changes nothing.
         """
 
     @abstractmethod
     def end_run(self, name: str, slot: str, fence: int, status: int) -> Query[int]:
-        """Record how a run ended; no row when it is not the recorded one any more."""
+        """Record how a run ended; no row when another run is on record by now."""
 
     @abstractmethod
     def forget_run(self, name: str, slot: str, fence: int) -> Query[int]:
-        """Delete the record of a run; no row when it is not the recorded one any more."""
+        """Delete the record of a run; no row when another run is on record by now."""
 
     @abstractmethod
     def runs(self, name: str, limit: int, slot: str | None = None) -> Query[list[RunState]]:
-        """Read the runs of a name that are on record, so many, the one that began last first; only
-        that of a slot, if one is given."""
+        """Read up to ``limit`` recorded runs of a name, the latest first; with ``slot``, only the
+        run in that slot."""
 
     @abstractmethod
     def last_runs(self, limit: int) -> Query[list[RunState]]:
-        """Read the last run of each name, so many, the one that began last first."""
+        """Read the last run of each name, the latest first: up to ``limit`` names."""
 
     @abstractmethod
     def held_runs(self) -> Query[dict[str, RunState]]:
-        """Read the runs under the leases that there are now, by the jobs' names."""
+        """Read the runs under the present leases, by the jobs' names."""
 
     @abstractmethod
     def prune_applied(self, age: float) -> Query[int]:
@@ -427,54 +443,54 @@ class Statements(ABC):
 
     @abstractmethod
     def prune_once(self) -> Query[int]:
-        """Delete some of the records of calls that are kept no longer, if there are any."""
+        """Delete some of the calls' records that have expired, if there are any."""
 
     @abstractmethod
     def prune_runs(self, age: float) -> Query[int]:
-        """Delete some of the runs that are as old, not the last one of a name."""
+        """Delete some of the runs that are older than ``age`` seconds, except each name's last."""
 
-    # --- names that are not used any more ----------------------------------------------------
+    # --- unused names ------------------------------------------------------------------------
 
     @abstractmethod
     def look_for_unused(self, after: str, idle: float) -> Query[NamePage | None]:
-        """Look at some of the names that follow ``after``, in their order; None if none does.
+        """Read a page of the names that follow ``after``, in order; None if there are no more.
 
-        A name is unused when it was last held or asked for by a lease ``idle`` seconds ago, and
-        nobody stands in its queue; or if only row locks have had it.
+        A name is unused if its queue is empty and no lease has held it for ``idle`` seconds. A name
+        that only row locks have used is unused too.
         """
 
     @abstractmethod
     def raise_floor(self, fence: int) -> Query[int]:
-        """Raise the floor to a fence, if it is lower: whoever does not see a name's row sees a
-        floor that was raised before that was deleted, and gives it a larger fence."""
+        """Raise the floor to ``fence`` if it is lower. This commits before any row is deleted: so a
+        statement that finds no row of a name sees the raised floor, and grants a larger fence."""
 
     @abstractmethod
     def retire(self, after: str, last: str, fence: int, idle: float) -> Query[int]:
-        """Delete the rows of names that follow ``after``, up to ``last``, where they are unused
-        and have no fence above ``fence``. One that is locked stays: nobody is waited for."""
+        """Delete the rows of unused names that follow ``after``, up to ``last``, with fences up to
+        ``fence``. The statement does not wait: a row that is locked stays."""
 
     @abstractmethod
     def prune_values(self, age: float) -> Query[int]:
-        """Delete some of the values that are older than ``age`` seconds, if there are any, and
-        whose names have no row."""
+        """Delete some of the values that are older than ``age`` seconds and whose names have no
+        row, if there are any."""
 
-    # --- what a leader tells -----------------------------------------------------------------
+    # --- a leader's value --------------------------------------------------------------------
 
     @abstractmethod
     def write_value(self, name: str, token: str, fence: int, value: str) -> Query[bool]:
-        """Write a name's value if the token holds it, and call who observes the name.
+        """Write a name's value if the token holds the name, and notify the name's observers.
 
-        No value of a later hold is replaced. It waits for no lease.
+        The statement never replaces the value of a later hold, and waits for no lease.
         """
 
     @abstractmethod
     def leader(self, name: str) -> Query[Leader | None]:
-        """Read who holds a name, and the value that this very hold has written."""
+        """Read the holder of a name, and the value that this hold has written."""
 
     def topic(self, name: str) -> str:
-        """Return what is called out to those who observe a name."""
+        """Return the topic under which the observers of a name are notified."""
         raise NotImplementedError(f"{self.name} notifies nobody: observers of a name poll")
 
     def call_observers(self, name: str) -> Query[int]:
-        """Call those who observe a name, for them to look."""
+        """Notify the observers of a name, so that they read it again."""
         raise NotImplementedError(f"{self.name} notifies nobody: observers of a name poll")

@@ -1,4 +1,4 @@
-"""The steps a procedure can ask for, and what comes back."""
+"""The steps that a procedure can ask for, and their replies."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ R = TypeVar("R")
 
 
 class Reply(NamedTuple):
-    """What a step came to.
+    """The reply to a step.
 
-    ``matched`` is the number of rows it was about. Times are monotonic seconds; ``sent`` is read
-    before the request goes out. ``server`` is the identity of who answered, where it is known.
+    ``matched`` is the number of rows that the statement matched. ``sent`` and ``now`` are monotonic
+    seconds; ``sent`` is read before the request goes out. ``server`` identifies the server that
+    answered, if that is known.
     """
 
     rows: Sequence[Sequence[Any]]
@@ -25,23 +26,24 @@ class Reply(NamedTuple):
 
 
 def count(reply: Reply) -> int:
-    """Read how many rows a statement was about."""
+    """Read how many rows a statement matched."""
     return reply.matched
 
 
 def any_row(reply: Reply) -> bool:
-    """Read whether a row came back."""
+    """Read whether the reply has a row."""
     return bool(reply.rows)
 
 
 class Query(NamedTuple, Generic[R]):
     """A statement in the driver's own parameter style.
 
-    ``command`` is what it asks for, None outside of the procedures: to make a connection ready, in
-    the user's own tables. ``patience`` is for how many seconds the server waits for others' locks,
-    None for as long as the session lets it. ``durable`` says that all it did is on disk before it
-    is told, or as the server's commits are by default; otherwise a crash may undo it, but for a
-    grant, which is durable in any case. ``read`` understands its reply.
+    ``command`` is what the statement asks for; None for statements outside of the procedures, which
+    prepare a connection or use the user's own tables. ``patience`` is how many seconds the server
+    may wait for other transactions' locks; None for the session's own limit. With ``durable`` the
+    reply comes after the changes are on disk, or as durable as the server's commits are by default.
+    Without it a crash may undo the changes, except a grant, which is always durable. ``read`` reads
+    the reply.
     """
 
     sql: str
@@ -49,11 +51,11 @@ class Query(NamedTuple, Generic[R]):
     command: Command | None = None
     patience: float | None = None
     durable: bool = True
-    read: Callable[[Reply], R] = count  # type: ignore[assignment] # of a Query[int]: a test compares
+    read: Callable[[Reply], R] = count  # type: ignore[assignment] # fits Query[int] alone: tested
 
     @property
     def kind(self) -> str:
-        """The word for its command: ``"grant"``, ``"lock_row"``; ``"other"`` where it has none."""
+        """The word for its command: ``"grant"``, ``"lock_row"``; ``"other"`` without a command."""
         return "other" if self.command is None else word(type(self.command).__name__)
 
     def __repr__(self) -> str:
@@ -63,7 +65,7 @@ class Query(NamedTuple, Generic[R]):
 class Execute(NamedTuple):
     """Execute one statement on a connection of dblock's own, in a transaction of its own.
 
-    ``within`` bounds, in seconds, how long an answer is waited for; None for ``Timeouts.socket``.
+    The client waits up to ``within`` seconds for the reply; None for ``Timeouts.socket``.
     """
 
     query: Query[Any]
@@ -73,10 +75,11 @@ class Execute(NamedTuple):
 class ExecuteInTransaction(NamedTuple):
     """Execute one statement in the transaction that is to hold the row lock.
 
-    ``patience`` is how long a database that locks as a whole may wait to begin it; None for its
-    own limit. ``within`` is for the answer as with :class:`Execute`, but None is what the user's
-    own connection has. With ``keep`` a failure is undone, by a savepoint if need be, and leaves the
-    transaction usable; and so is a reply it says no to: rows locked for that are let go.
+    ``patience`` is how many seconds a database with :attr:`~.Statements.one_writer` may wait to
+    begin the transaction; None for its own limit. ``within`` bounds the wait for the reply as with
+    :class:`Execute`; None leaves the limit of the user's own connection. With ``keep`` a failed
+    statement is undone, by a savepoint if necessary, so that the transaction stays usable. If
+    ``keep(reply)`` is false the statement is undone too, which releases the rows that it locked.
     """
 
     query: Query[Any]
@@ -86,11 +89,11 @@ class ExecuteInTransaction(NamedTuple):
 
 
 class ForgetTransaction(NamedTuple):
-    """Give up what the row lock's own transaction holds; the next statement in it begins anew."""
+    """End the row lock's own transaction; the next statement in it begins a new transaction."""
 
 
 class Sleep(NamedTuple):
-    """Let time pass."""
+    """Sleep for some seconds. With 0 the reply only reads the clock."""
 
     seconds: float
 
@@ -99,14 +102,17 @@ ANY_SERVER = ""
 
 
 class WaitTurn(NamedTuple):
-    """Wait for the first place in one of this process's lines, ``seconds`` long.
+    """Wait up to ``seconds`` for the first position in this process's queue with the key ``line``.
 
-    Once it is ours the reply has a row with the ticket for the database's queue, or None, and
-    whether that can be called; before, it has none, and the place is kept. It is left, and the
-    ticket void, when the protocol ends. ``matched`` is 1 when one before it found that the
-    database is away. ``server`` is the one to be called by, None for none; ``look`` allows for a
-    ticket that cannot be called, where that is not to be had. With :data:`ANY_SERVER` there is a
-    ticket if some server can call already. With a ``topic`` the ticket is called with that.
+    At the first position the reply has one row: the ticket for the database's queue, or None, and
+    whether notifications can reach that ticket. Further back the reply has no row, and the position
+    is kept. When the procedure ends, it leaves the local queue, and the ticket is void. ``matched``
+    is 1 when another waiter in the local queue found that the database is away.
+
+    ``server`` is the server that is to notify; None for no notifications. With :data:`ANY_SERVER`
+    there is a ticket only if this process is already listening on a server. If no server can
+    notify, ``look`` allows a ticket for a waiter that polls. With a ``topic``, notifications of
+    the topic reach the ticket too.
     """
 
     line: Hashable
@@ -117,19 +123,19 @@ class WaitTurn(NamedTuple):
 
 
 class WaitNotification(NamedTuple):
-    """Wait ``seconds`` for the ticket to be called; ``matched`` is 1 when it was.
+    """Wait up to ``seconds`` for a notification of the ticket; ``matched`` is 1 when one came.
 
-    It is also when nobody can call any more: then :class:`WaitTurn` has another ticket. Where the
-    name was passed on, the reply has the row of a :class:`.Passed`.
+    ``matched`` is 1 too when notifications can no longer arrive: then :class:`WaitTurn` returns
+    another ticket. If a release passed the name on, the reply has the row of a :class:`.Passed`.
     """
 
     seconds: float
 
 
 class Disown(NamedTuple):
-    """Let nobody be taken to wait with these tickets, although they may stand in the queue.
+    """Make these tickets count as dead, although they may stay in the database's queue.
 
-    The connection that listens for them is closed; others who wait by it get new tickets.
+    The connection that listens for them is closed; other waiters on it get new tickets.
     """
 
     tickets: Sequence[str]
@@ -138,8 +144,8 @@ class Disown(NamedTuple):
 class ExecuteOnSession(NamedTuple):
     """Execute one statement on the connection that is kept for the name's user lock.
 
-    ``first`` waits for it, and where that is in vain the connection is not kept. ``last`` lets the
-    user lock go, and so does this step if that found no row.
+    The ``first`` statement waits for the user lock; if it fails, the connection is not kept. The
+    ``last`` statement releases the user lock; if it matched no row, this step releases it.
     """
 
     query: Query[Any]

@@ -1,18 +1,19 @@
-"""The arithmetic of a lease: a value that is told the time and never asks for it."""
+"""The arithmetic of a lease's term. The caller passes the time in."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 MARGIN_SHARE = 0.1
-MARGIN_MAX = 5.0
-#: The first term of a hold that a release has passed on, in seconds, or its TTL if that is less.
-#: Who has it is renewed soon; who does not answer costs the others no more.
+MARGIN_MAX = 5.0  # seconds
+#: Seconds: the first term of a hold that a release has passed on, unless its TTL is shorter. The
+#: holder's first renewal extends it soon; a waiter that does not answer delays the others no more
+#: than this.
 FIRST_TERM = 2.0
 
 
 def margin(ttl: float) -> float:
-    """Return by how much the holder's own deadline comes before the end of a TTL."""
+    """Return how many seconds before the end of a TTL the holder's own deadline is."""
     return min(ttl * MARGIN_SHARE, MARGIN_MAX)
 
 
@@ -23,8 +24,8 @@ class Term:
     ``start`` is the holder's monotonic clock *before* the request was sent, so the database's
     expiry, which counts from when the statement ran, is never earlier than ``start + ttl``. The
     holder's own deadline is shorter by a margin, for clocks that run at different rates and for
-    the time between looking at the clock and acting on it (the reason behind Kubernetes' renew
-    deadline being shorter than its lease duration).
+    the time between reading the clock and acting on it. Kubernetes' renew deadline is shorter than
+    its lease duration for the same reason.
     """
 
     start: float
@@ -32,7 +33,7 @@ class Term:
     deadline: float = field(init=False, repr=False, compare=False)
 
     def __init__(self, start: float, ttl: float) -> None:
-        put = object.__setattr__  # it is frozen, and made often
+        put = object.__setattr__  # the class is frozen, and created often
         put(self, "start", start)
         put(self, "ttl", ttl)
         put(self, "deadline", start + ttl - margin(ttl))
@@ -42,7 +43,7 @@ class Term:
         return margin(self.ttl)
 
     def remaining(self, now: float) -> float:
-        """Return the seconds for which the holder may still act, 0 when they are over."""
+        """Return the seconds for which the holder may still act, 0 after the deadline."""
         return max(0.0, self.deadline - now)
 
     def over(self, now: float) -> bool:

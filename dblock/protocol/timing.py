@@ -1,4 +1,4 @@
-"""The protocol's own times: after how long anybody looks, tells, or gives up."""
+"""The protocol's own intervals: how long waiters and observers wait between two statements."""
 
 from __future__ import annotations
 
@@ -9,32 +9,34 @@ from .term import FIRST_TERM
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long who waits for a lock does what, in seconds.
+    """The intervals of one set of locks, in seconds.
 
-    No user sets any of it. It comes with the statements, so that a test can have other ones for
-    the locks that it makes.
+    Users cannot set them. They belong to the statements, so that a test can change them for the
+    locks that it makes.
     """
 
-    #: A free name is kept so long for each one in its queue, before the next may have it.
+    #: A free name is reserved this long for each waiter in its queue, before the next waiter may
+    #: take it.
     grace: float = 0.4
-    #: Between two looks of one who waits to be told, if it is the first or the second: as often as
-    #: the first term of one who does not answer. Those further back look less often, and this
-    #: often at least.
+    #: A waiter that waits for a notification polls at this interval, if it is the first or second
+    #: in its queue. The interval is the first term of a passed-on hold: so the second waiter
+    #: notices in time that the first does not answer. Waiters further back poll more rarely, but
+    #: at least every ``poll_max``.
     poll: float = FIRST_TERM
     poll_max: float = 10.0
-    #: In the server is waited so long in one go.
+    #: The longest single wait in the server.
     server_wait: float = 2.5
-    #: Before others can see who waits and holds nothing: on a busy machine a long queue takes a
-    #: while, and has no time for that.
+    #: A waiter that holds nothing registers after this time. In a long queue on a busy machine
+    #: waits take a while, and registering would delay them further.
     visible_after: float = 1.0
-    #: Before the first look for a cycle of one who holds something, which others see from then on;
-    #: between two looks, and that at most.
+    #: A waiter that holds something registers and checks for a deadlock after this time; then it
+    #: checks at growing intervals, at most ``look_max``.
     look: float = 0.4
     look_max: float = 5.0
-    #: Between two looks of one who observes a leader and is called when there is something to see.
+    #: An observer that is notified of changes also polls at this interval.
     observe: float = 5.0
-    #: For how long a waiter tries to leave the queue where others are at the row, and again for how
-    #: long it tries to give back what it may have got, each from when it first asks. Also for how
-    #: long dblock tries to end a session where there is no time left. The answer to a try that
-    #: began in time may come later.
+    #: How long a waiter retries to leave the queue while others have the row locked; and then how
+    #: long it retries to release the name that it may have been granted. Each time counts from the
+    #: first try. dblock also tries this long to end a session when the caller's deadline is over.
+    #: The reply to a try that began in time may arrive later.
     leaving: float = 1.0

@@ -1,10 +1,11 @@
-"""A waiter that others can see: who waits for what since when, and what it holds meanwhile.
+"""A waiter's row in the table of waiters: its owner, its name, since when it waits, what it holds.
 
-Written only where somebody has waited for a moment already, so that contention which passes costs
-nothing; and by one of a process's waiters for a name, if they hold nothing. One that holds
-something is seen in any case, and looks whether it waits for itself over others.
+A waiter registers only after it has waited for a moment, so that short contention costs nothing. Of
+a process's waiters that hold nothing only one for each name registers. A waiter that holds
+something always registers, and checks whether it is part of a deadlock.
 
-Who waits longest need not look often: a cycle is closed by the one who begins to wait last.
+A waiter checks at growing intervals: the waiter that began to wait last closes the cycle, so the
+others need not check often.
 """
 
 from __future__ import annotations
@@ -28,31 +29,32 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Between two looks of one who holds something: that share of its waiting so far.
+# A waiter that holds something checks for a deadlock at intervals of this share of its wait so far.
 LOOK_SHARE = 0.5
-# Between two signs of life of one who holds nothing; and how late any sign of life may be.
+# In seconds: a waiter that holds nothing extends its row at intervals of SIGN. Each row lasts LATE
+# longer than its waiter's interval.
 SIGN, LATE = 20.0, 5.0
-# How long to try to leave no trace where others are in the way.
+# Seconds for which a waiter retries to delete its row while others have it locked.
 LEAVING = 0.5
 
-# After these it cannot be seen at all.
+# After these faults a waiter stops trying to register.
 NEVER = frozenset({Fault.SCHEMA, Fault.PRIVILEGE})
 
 
 def _answered(error: DBLockError) -> bool:
-    """Whether it was the server that gave a statement up, so that it can be asked another."""
+    """Whether the server itself canceled the statement, so that it can answer another statement."""
     return isinstance(error, QueryTimeout) or isinstance(error.__cause__, QueryTimeout)
 
 
 class Caller(NamedTuple):
-    """Who waits, as its process knows it."""
+    """The caller that waits, as its process knows it."""
 
-    #: Who it is, for people.
+    #: Its owner label, for people.
     owner: Callable[[], str]
-    #: What it holds meanwhile: names, and fences where they are leases.
+    #: The names that it holds, with their fences; None for a row lock.
     holds: Callable[[], Mapping[str, int | None]]
     new_id: Callable[[], str]
-    #: Those of this process that are seen although they hold nothing.
+    #: This process's registered waiters that hold nothing.
     seen: dict[object, Waiter]
 
 
@@ -68,12 +70,12 @@ class Waiter:
     id: str | None = None
     _next: float | None = None
     _seen_as: object = None
-    #: It is seen by itself, whoever else of its process waits like it.
+    #: It registers even if another waiter of its process is registered for the same name.
     _stands_out: bool = False
 
     @property
     def next(self) -> float:
-        """When there is something to be done for it."""
+        """When :meth:`note` next has to run a statement, in monotonic seconds."""
         if self._next is None:
             timing = self.dialect.timing
             first = timing.look if self.caller.holds() else timing.visible_after
@@ -82,11 +84,11 @@ class Waiter:
 
     @property
     def seen(self) -> bool:
-        """Whether it is seen by itself, or cannot be."""
+        """Whether it is registered itself, or can never be."""
         return self.id is not None or self._next == math.inf
 
     def stand_out(self, now: float) -> Procedure[float]:
-        """Be seen by itself from now on; return the time. :attr:`seen` tells what became of it."""
+        """Register this waiter itself; return the time. :attr:`seen` says whether it succeeded."""
         if not self.seen:
             self._stands_out, self._next = True, now
         return (yield from self.note(now))
@@ -94,8 +96,8 @@ class Waiter:
     def wait(
         self, step: Callable[[float], Step], seconds: float | None, now: float
     ) -> Procedure[Reply]:
-        """Let ``seconds`` pass with a step, or less if it has a reply before: in pieces, between
-        which this waiter is seen to.
+        """Wait ``seconds`` with a step, or less if the step has a result before. The wait goes in
+        pieces, and :meth:`note` runs between them.
 
         Raises DeadlockDetected.
         """
@@ -108,14 +110,15 @@ class Waiter:
                 return reply
 
     def piece(self, seconds: float | None, now: float) -> float:
-        """Return how much of ``seconds`` may pass before there is something to be done."""
+        """Return how much of ``seconds`` may pass before :meth:`note` has to run."""
         left = max(0.001, self.next - now)
         return left if seconds is None else max(0.0, min(seconds, left))
 
     def note(self, now: float) -> Procedure[float]:
-        """See to it that others see this waiter; return the time.
+        """Register this waiter or extend its row, and check for a deadlock; return the time.
 
-        Raises DeadlockDetected when the wait would never end.
+        This does nothing before :attr:`next`. Raises DeadlockDetected when the wait would never
+        end.
         """
         if now < self.next:
             return now
@@ -126,7 +129,7 @@ class Waiter:
         waited = now - self.start
         look = min(max(timing.look, LOOK_SHARE * waited), timing.look_max) if holds else SIGN
         if holds and self.strategy == "row" and waited > 2 * timing.look:
-            look = timing.look_max  # each look is at the cost of the place in the server's queue
+            look = timing.look_max  # each check gives up the position in the server's own queue
         self._next = now + look
         try:
             now = (yield from self._write(look + LATE, holds, now)).now
@@ -136,8 +139,8 @@ class Waiter:
                 now = reply.now
                 self._judge(query.read(reply))
         except StatementError as failure:
-            # Nobody is refused a lock because it cannot be seen waiting.
-            now = (yield Sleep(0)).now  # the try itself took its time
+            # A waiter that cannot register still may be granted the lock.
+            now = (yield Sleep(0)).now  # the failed statement took time too
             away = failure.fault in AWAY
             self._next = now + (timing.look_max if away else min(look, timing.look))
             if failure.fault in NEVER:
@@ -161,7 +164,7 @@ class Waiter:
             reply = yield Execute(query)
         except StatementError as failure:
             if first and failure.fault is not Fault.DISCONNECTED:
-                self.id = None  # nothing was written
+                self.id = None  # the server wrote no row
             raise
         if first:
             reply = yield Execute(self.dialect.sweep())
@@ -185,11 +188,11 @@ class Waiter:
 
     @property
     def trace(self) -> bool:
-        """Whether there is anything to be removed."""
+        """Whether there is a row or an entry to be removed."""
         return self.id is not None or self._seen_as is not None
 
     def leave(self) -> Procedure[None]:
-        """Leave no trace. What cannot be removed is ignored when its time is over."""
+        """Delete this waiter's row. If that fails the row expires by itself."""
         self._let_another_be_seen()
         if self.id is not None:
             query, self.id, self._next = self.dialect.unregister(self.id), None, None
@@ -198,9 +201,9 @@ class Waiter:
                 yield from retry(query, LEAVING, now, PASSING | {Fault.DISCONNECTED})
 
     def during(self, waiting: Procedure[T]) -> Procedure[T]:
-        """Run a procedure that waits, and leave no trace of that if it fails.
+        """Run a procedure that waits, and delete this waiter's row if the procedure fails.
 
-        If not, that is for its caller to do, who may hold the lock by then.
+        If it succeeds, its caller deletes the row, after the lock is held.
         """
         try:
             return (yield from waiting)
@@ -212,7 +215,8 @@ class Waiter:
             raise
 
     def _is_seen(self) -> bool:
-        """Whether this is the one, of those like it in this process, that others see."""
+        """Whether its process registers this waiter, of all waiters for the same name with the
+        same strategy and owner."""
         key = self.name, self.strategy, self.caller.owner()
         if self.caller.seen.setdefault(key, self) is not self:
             return False

@@ -1,7 +1,7 @@
-"""Writes of which the last one counts: none arrives after one that was asked for later.
+"""Writes of which the last one counts: no write arrives after a later write of the same writer.
 
-Each is the same if it is repeated. But one whose reply was lost may be carried out at any time, and
-so after the next write of the same writer. The session that it was sent on is ended before that.
+Repeating a write has no further effect. But the server may execute a write whose reply was lost at
+any later time, even after the writer's next write. So its session is ended before the next write.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _NOT_SENT = (AWAY | PASSING) - {Fault.DISCONNECTED}
 def write(
     dialect: Statements, query: Query[Any], name: str, before: Doubt, patience: float, now: float
 ) -> Procedure[Reply]:
-    """Write, for up to ``patience`` seconds, after all that the same writer wrote ``before``.
+    """Write, with retries for up to ``patience`` seconds; first end the sessions of earlier writes.
 
-    Raises Unavailable if nothing was written, and OutcomeUnknown if it may have been, or may be so
-    yet.
+    ``before`` has the same writer's earlier writes without a reply. Raises Unavailable if nothing
+    was written, and OutcomeUnknown if the server may have executed the write, or may still do so.
     """
     deadline = Deadline(now, patience, patience, now)
     lost: StatementError | None = None
@@ -48,6 +48,6 @@ def write(
             lost = failure
         before.add(lost)
         deadline.now = (yield Sleep(0 if first else PAUSE)).now
-        # A connection that had died while idle is replaced, however short the patience.
+        # Even with a patience of 0 a connection that may have died while idle is replaced.
         if deadline.over and not first:
             raise unknown(lost, name) from lost.__cause__

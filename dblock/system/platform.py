@@ -1,4 +1,4 @@
-"""What some operating systems do not have: forks, poll(2), and signals that a thread can block."""
+"""Functions that some operating systems lack: fork, poll(2), and blocking signals in a thread."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from math import ceil
 
 
 def at_fork(**functions: Callable[[], object]) -> None:
-    """Call functions around each fork, as :func:`os.register_at_fork` says, if there can be one."""
+    """Call functions around each fork, as :func:`os.register_at_fork` does, if the OS has forks."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(**functions)
 
 
 def block_signals() -> Callable[[], object]:
-    """Let this thread get no signal, where signals come to threads; return what ends that."""
+    """Block all signals in this thread, if the OS can; return a function that ends that."""
     if not hasattr(signal, "pthread_sigmask"):
         return lambda: None
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -25,12 +25,12 @@ def block_signals() -> Callable[[], object]:
 
 
 def poller(descriptor: int) -> Callable[..., bool]:
-    """Return a function that waits until a descriptor can be read, or ``writing`` also written to.
+    """Return a function that waits until a descriptor can be read; with ``writing``, also written.
 
-    It waits for as many seconds as it is given, and tells whether the descriptor can be used. It
-    takes ``waits`` as :class:`.Send` does, for runtimes to which that makes a difference.
+    The function takes the seconds to wait, and returns whether the descriptor is ready. It accepts
+    ``waits`` as :class:`.Send` does; other runtimes use that argument.
 
-    poll(2) takes descriptors of any number; select(2), on POSIX, only those below 1024.
+    poll(2) takes any descriptor; select(2), on POSIX, only descriptors below 1024.
     """
     if not hasattr(select, "poll"):
         return partial(_select, descriptor)

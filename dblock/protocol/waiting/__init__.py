@@ -1,10 +1,10 @@
-"""The ways to wait for a name, of which each database has one.
+"""The waiting strategies. Each database has one.
 
 ::
 
-    Polling      SQLite, and behind a pooler: stand in the name's queue, and look now and then
-    Queueing     PostgreSQL: stand in it, and be told; the release passes the name on
-    ServerWait   MariaDB: wait in the server, for a lock of the session's
+    Polling      SQLite, and behind a pooler: join the name's queue, and poll
+    Queueing     PostgreSQL: join the queue, and be notified; the release passes the name on
+    ServerWait   MariaDB: wait in the server, for a user lock of the session
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ def way_to_wait(
     can_wait_in_server: bool,
     hot: bool,
 ) -> Waiting:
-    """Return how to wait: ``can_wait_in_server`` and ``hot`` are as with :func:`.acquire`.
+    """Return the waiting strategy: ``can_wait_in_server`` and ``hot`` are as with :func:`.acquire`.
 
-    ``line`` is that of this process. Who is not hot has been refused once by now.
+    ``line`` is the key of this process's local queue. A waiter that is not ``hot`` has made its
+    first try already, and was refused.
     """
     way = Queueing if attempt.dialect.can_notify else Polling
-    if can_wait_in_server and policy.endless and not fair:  # in the server the order is a rough one
+    if can_wait_in_server and policy.endless and not fair:  # the server keeps only a rough order
         way = ServerWait
     return way(attempt, policy, waiter, line, fair, hot, number=int(not hot))

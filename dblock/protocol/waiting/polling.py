@@ -1,14 +1,14 @@
-"""Waiting where nobody is told: in the name's queue, looking now and then.
+"""Waiting without notifications: the waiter joins the name's queue and polls.
 
 ::
 
-    stand ── the first of this process ── join ── sleep ── look ── our turn ───────> ask
+    stand ── the first of this process ── join ── sleep ── poll ── our turn ───────> ask
                                            ^        ^        ├── still others ── (sleep)
                                            └────────┴────────┴── not in it any more
 
-Of a process's waiters for one name only the first stands in the database. A free name is kept for
-the first in the queue for a moment, :attr:`.Timing.grace`. Then the second may take it, a moment
-later the third, and so on; so a waiter that has died stops nobody for long.
+Only the first of a process's waiters for one name joins the database's queue. A free name is
+reserved for the first waiter in the queue for :attr:`.Timing.grace` seconds. Then the second may
+take it, another grace later the third, and so on; so a dead waiter delays the others only briefly.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ if TYPE_CHECKING:
     from ...policy import RetryPolicy
     from ..waiters import Waiter
 
-# Of the policy's sleep, for the first in the queue; the second sleeps twice that. And no more, in
-# seconds, while the queue moves; twice that for each look that shows it does not.
+# POLL_SHARE: the first waiter in the queue sleeps this share of the policy's sleep, the second
+# twice the share, and so on. POLL_MIN, in seconds: the first waiter's longest sleep while the queue
+# moves; each poll that finds its position unchanged doubles this.
 POLL_SHARE, POLL_MIN = 0.05, 0.001
-# After so many seconds of looking everybody stands in the queue, so that nobody is left behind.
+# Seconds of polling after which every waiter joins the queue, so that no waiter starves.
 TIRED = 0.02
 
 
 class Turn(NamedTuple):
-    """Where a waiter is among those of its process who wait like it, for one name.
+    """A waiter's turn in its process's local queue.
 
-    The ``first`` of them has a ``ticket``, if there is one to be had; ``told`` says that who stands
-    in the database's queue with it is told of its turn.
+    ``first`` says that it is at the first position. Then ``ticket`` is its ticket for the
+    database's queue, if there is one. ``told`` says that the database notifies that ticket.
     """
 
     first: bool = True
@@ -49,21 +50,21 @@ class Turn(NamedTuple):
 
 @dataclass(eq=False)
 class Polling:
-    """One wait for a name. The others are made of it."""
+    """One wait for a name: the base class of the waiting strategies, which itself polls."""
 
     attempt: Attempt
     policy: RetryPolicy
     waiter: Waiter
     line: Hashable
     fair: bool
-    #: The name was waited for a moment ago, which is of use to who waits in another way first.
+    #: Callers waited for the name a moment ago, so the strategy may wait before it asks.
     hot: bool
-    #: How often was asked, or looked.
+    #: The number of tries and polls so far.
     number: int
     turn: Turn = field(default=Turn(), init=False)
-    #: The next time is no more than the rest of the last: it joins the queue.
+    #: The next ask only completes the last one by joining the queue; it does not count as a try.
     joins: bool = field(default=False, init=False)
-    #: For how many looks the place in the queue has been the same.
+    #: How many polls in a row found the same position in the queue.
     stuck: int = field(default=0, init=False)
 
     @property
@@ -71,11 +72,12 @@ class Polling:
         return self.attempt.deadline
 
     def begin(self) -> Procedure[bool]:
-        """Wait until nobody else of this process waits like this; False if it takes too long.
+        """Wait for the first position in the local queue; False if the deadline passes.
 
-        Where who waits can be told already, what is asked first joins the queue.
+        If this process is already listening for notifications, the first try joins the database's
+        queue.
         """
-        if not self.policy.endless:  # its tries are counted, so they are made
+        if not self.policy.endless:  # the policy counts tries, so the waiter makes them
             yield from self.stand(0.0)
             return True
         while True:
@@ -84,7 +86,7 @@ class Polling:
                 return True
             if not alarmed:
                 return False
-            # Else one would be told after the other that the database is away, each in its turn.
+            # The database is away. Each waiter finds that out now, not one after the other.
             yield from self.attempt.look(None)
 
     def ask(self) -> Procedure[Held | None]:
@@ -92,13 +94,13 @@ class Polling:
         return (yield from self._ask())
 
     def _ask(self, ask: Ask | None = None) -> Procedure[Held | None]:
-        """Ask as :meth:`.Attempt.run` does, and count that."""
+        """Ask as :meth:`.Attempt.run` does, and count the try."""
         self.number += not self.joins
         self.joins = False
         return (yield from self.attempt.run(self.turn.ticket, ask))
 
     def rest(self) -> Procedure[bool]:
-        """Wait until it makes sense to ask again; False to give up."""
+        """Wait until another try makes sense; False to give up."""
         while True:
             if not self.deadline.over:
                 yield from self.stand(0.0)
@@ -118,30 +120,30 @@ class Polling:
                 return False
             if (yield from self.pause(sleep)):
                 return True
-            # Who waits looks, which takes no lock, and asks when the name seems free.
+            # A waiter polls, which takes no lock, and asks only when the name seems free.
             ahead = self.attempt.seen.position.ahead
             yield from self.attempt.look(self.turn.ticket)
             position = self.attempt.seen.position
             self.stuck = self.stuck + 1 if position.ahead == ahead else 0
             self.joins = self.turn.ticket is not None and position.ahead is None
             if self.joins and self.attempt.yields:
-                self.number += 1  # a reader without a position asks more and more seldom
+                self.number += 1  # a reader without a position asks at growing intervals
             if self.attempt.promising or self.joins:
                 return True
             self.number += 1
 
-    # --- what differs ------------------------------------------------------------------------
+    # --- what the other strategies override --------------------------------------------------
 
     def ready(self) -> bool:
-        """Whether to ask again without having slept."""
+        """Whether to ask again without a sleep."""
         return False
 
     def queues(self) -> bool:
-        """Whether to stand in the queue at all."""
+        """Whether to join the database's queue at all."""
         return True
 
     def pause(self, sleep: float) -> Procedure[bool]:
-        """Let ``sleep`` seconds pass; return whether to ask at once, without a look."""
+        """Sleep ``sleep`` seconds; return whether to ask at once, without a poll."""
         until = self.deadline.now + sleep
         if not self.turn.first:
             yield from self.stand(sleep)
@@ -151,7 +153,7 @@ class Polling:
         return (yield from self.sleep(sleep))
 
     def sleep(self, sleep: float) -> Procedure[bool]:
-        """As :meth:`pause`, for the first of this process."""
+        """As :meth:`pause`, for the first waiter in the local queue."""
         state, closed = self.attempt.seen.state, self.attempt.closed
         if state is not None and state.held and state.remaining is not None:
             sleep = min(sleep, state.remaining)
@@ -161,40 +163,41 @@ class Polling:
         return False
 
     def poll_interval(self) -> tuple[float, float]:
-        """Return which share of the policy's sleep to sleep, and how many seconds at most.
+        """Return the share of the policy's sleep to sleep, and the longest sleep in seconds.
 
-        A free name is kept for the first in the queue for a moment only.
+        The interval stays short, since a free name is reserved for the first waiter only for a
+        moment.
         """
         position = self.attempt.seen.position
         if position.ahead is None or position.free or self.turn.told or not self.policy.endless:
             return 1.0, inf
-        # Readers before this one make way at once, each of them, when the first gets in.
+        # When the first reader is granted the name, all readers before this one join it at once.
         behind = min(1 + position.ahead, self.attempt.in_step)
         most = min(POLL_MIN * 2 ** min(self.stuck, 10), self.attempt.dialect.grace / 2)
         return min(1.0, POLL_SHARE * behind) if self.fair else 1.0, most * behind
 
     @property
     def _among_readers(self) -> bool:
-        """Whether it wants a name for itself that readers want too."""
+        """Whether this is a writer that waits for a name which readers use."""
         state = self.attempt.seen.state
         return state is not None and state.shared and not self.attempt.request.shares
 
     # --- this process ------------------------------------------------------------------------
 
     def server(self) -> str | None:
-        """The server that tells who waits; None where that is not known, or none does."""
+        """The server that notifies waiters; None if it is unknown, or if it cannot notify."""
         return None
 
     def stand(self, seconds: float | None) -> Procedure[bool]:
-        """Wait for the first place of those in this process who wait like this, for one name.
+        """Wait up to ``seconds`` for the first position in this process's local queue.
 
-        Whoever has it gets a ticket, for the first time or a new one, and has to join with that.
-        Return whether somebody has found that the database is away.
+        The waiter at the first position gets a ticket. With a new ticket it has to join the
+        database's queue. Return whether another waiter found that the database is away.
         """
         tired = self.deadline.elapsed >= TIRED and self.policy.usual and self.queues()
         look = tired or (self.fair and self.number > 0)
         if look and self._among_readers and self.server() is None:
-            # Readers go past the place of one who is not seen: it has died.
+            # Readers go past a waiter that is not registered: they take it for dead.
             self.deadline.now = yield from self.waiter.stand_out(self.deadline.now)
             look = self.waiter.seen
         stand = partial(WaitTurn, self.line, server=self.server(), look=look)
@@ -207,5 +210,5 @@ class Polling:
         return bool(reply.matched)
 
 
-#: What :func:`.acquire` needs of a way to wait: ``begin``, ``ask`` and ``rest``.
+#: The type of a waiting strategy. :func:`.acquire` calls its ``begin``, ``ask`` and ``rest``.
 Waiting = Polling

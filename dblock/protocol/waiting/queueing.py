@@ -2,13 +2,13 @@
 
 ::
 
-    join ── wait to be told ── the name is ours ──────────────> believe
-              ^      ├── it is free: the holder was guarded ──> ask
-              └──────┴── nothing was heard: look
+    join ── wait for a notification ── the name is ours ──────────────> believe
+              ^      ├── the name is free: the holder was guarded ────> ask
+              └──────┴── no notification came: poll
 
-The release makes the name the first waiter's and tells it alone: with a first term of
-:data:`.FIRST_TERM`, which the first renewal makes as long as was asked. Who does not answer costs
-the others that term: the second has looked by then, and knows when it ends.
+The release grants the name to the first waiter and notifies that waiter alone. The grant's first
+term is :data:`.FIRST_TERM`; the waiter's first renewal extends it to the TTL. A waiter that does
+not answer costs the others that term: the second waiter has polled by then, and knows the expiry.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ..state import Passed
 from ..steps import ANY_SERVER, Procedure, WaitNotification
 from .polling import Polling
 
-# Between two looks of one who waits to be told: so many seconds more for each one before the one
-# before it, and up to so many more by chance.
+# In seconds: a waiter that waits for a notification polls at longer intervals than the second
+# waiter, by POLL_MORE for each position further back. Up to POLL_JITTER is added at random.
 POLL_MORE, POLL_JITTER = 0.5, 0.2
 
 
 @dataclass(eq=False)
 class Queueing(Polling):
-    """Where nobody can tell, behind a pooler or while there is no connection for it, it polls."""
+    """Waits for a notification. Behind a pooler, or without a connection to listen on, it polls."""
 
     passed: Passed | None = field(default=None, init=False)
 
@@ -43,7 +43,8 @@ class Queueing(Polling):
     def sleep(self, sleep: float) -> Procedure[bool]:
         position = self.attempt.seen.position
         if not self.turn.told or position.ahead is None or position.free:
-            # Where it is our turn and we were refused, a row lock is in the way: nobody tells then.
+            # If it is our turn and the server refused us, a row lock is in the way: its end sends
+            # no notification.
             return (yield from super().sleep(sleep))
         reply = yield from self.waiter.wait(
             WaitNotification, self._until_poll(sleep), self.deadline.now
@@ -54,14 +55,16 @@ class Queueing(Polling):
         return bool(reply.matched)
 
     def _until_poll(self, sleep: float) -> float:
-        """Return how long to wait before looking: until it may be our turn anyway."""
+        """Return the seconds until the next poll: until our turn may come without notification."""
         if self.policy.endless:
             state, ahead = self.attempt.seen.state, self.attempt.seen.position.ahead or 0
             timing = self.attempt.dialect.timing
             poll = min(timing.poll + POLL_MORE * max(0, ahead - 1), timing.poll_max)
             sleep = poll + min(sleep, POLL_JITTER)
             if state is not None and state.remaining is not None:
-                # By then those before may have died, so all but the first look after a moment.
+                # The waiters before this one may have died by the expiry. So this one polls one
+                # grace after it (at the expiry, if it is first); once the expiry has passed, one
+                # grace for each waiter before it.
                 places = ahead if state.remaining < 0 else min(ahead, 1)
                 turn = state.remaining + places * self.attempt.dialect.grace
                 sleep = min(sleep, max(0.001, turn))

@@ -1,7 +1,7 @@
-"""Waiting in the server: for a lock of the session's, which is had with the name and let go with
-it. On MariaDB that is ``GET_LOCK``.
+"""Waiting in the server: for a user lock of the session, on MariaDB ``GET_LOCK``. The holder of the
+name has the user lock too, and releases both together.
 
-That lock decides nothing. The row does, and who stands in its queue comes first.
+The user lock decides nothing. The row decides, and waiters in the row's queue go first.
 """
 
 from __future__ import annotations
@@ -17,27 +17,29 @@ from ..retry import UNDONE
 from ..steps import ExecuteOnSession, Procedure, Sleep
 from .polling import Polling
 
-#: What ends a wait, and is no reason not to wait.
+#: Faults that cut a wait off; the waiter may wait in the server again at once.
 _CUT_OFF = frozenset({Fault.DISCONNECTED, Fault.CANCELED})
 
 
 @dataclass(slots=True)
 class SessionLock:
-    """How it stands with the session's lock."""
+    """The state of the session's user lock."""
 
-    #: Whether there is a connection for it to be had; whether it is waited for next, or was the
-    #: last time in vain; and whether it is had.
+    #: A connection for the user lock is available.
     open: bool = True
+    #: The next try waits for the user lock first.
     waits_next: bool = False
+    #: The last wait ended without the user lock.
     in_vain: bool = False
+    #: The session has the user lock.
     had: bool = False
-    #: The fence that the name was first seen with while it was had.
+    #: The first fence of the name that was seen while the session had the user lock.
     fence: int | None = None
 
 
 @dataclass(eq=False)
 class ServerWait(Polling):
-    """Who finds no room in the server polls, as others do."""
+    """Waits for the user lock. Without a connection for it, this falls back to polling."""
 
     lock: SessionLock = field(init=False)
 
@@ -46,7 +48,8 @@ class ServerWait(Polling):
 
     def ask(self) -> Procedure[Held | None]:
         held = yield from self._ask(self._grant)
-        if held is not None and self._for_readers:  # the next time it does not begin in the server
+        # Otherwise this handle's next acquire would begin with a wait in the server.
+        if held is not None and self._for_readers:
             return held._replace(contended=False)
         return held
 
@@ -64,7 +67,7 @@ class ServerWait(Polling):
             raise
 
     def _wait_in_server(self) -> Procedure[None]:
-        """Wait in the server for the session's lock."""
+        """Wait in the server for the user lock."""
         self.lock.waits_next = False
         patience = yield from self._patience()
         try:
@@ -72,17 +75,19 @@ class ServerWait(Polling):
             reply = yield ExecuteOnSession(query, first=True)
         except StatementError as failure:
             yield from self._end_wait(failure)
-            if failure.fault not in _CUT_OFF:  # else it may wait again at once
+            if failure.fault not in _CUT_OFF:
                 self.lock.in_vain = True
-                self.lock.open = self.lock.open and failure.fault in UNDONE  # else there is none
+                # With any other fault no connection is available for the user lock.
+                self.lock.open = self.lock.open and failure.fault in UNDONE
         else:
             self.attempt.contended = self.attempt.contended or query.read(reply)
             self.deadline.now, self.lock.had = reply.now, True
 
     def _end_wait(self, failure: StatementError) -> Procedure[None]:
-        """End the session of a wait that broke, or it gets the lock yet, and keeps it.
+        """End the session of a wait whose connection broke. Otherwise that session may be granted
+        the user lock later, and keep it.
 
-        Nothing was asked for in it, so that nothing is in doubt.
+        The session has not asked for the name, so no outcome is in doubt.
         """
         deadline = self.deadline
         deadline.now = (yield Sleep(0)).now
@@ -96,19 +101,19 @@ class ServerWait(Polling):
             raise self.attempt.told(error) from error.__cause__
 
     def _patience(self) -> Procedure[float]:
-        """Return how long to wait in the server in one go."""
+        """Return the seconds of one wait in the server."""
         self.deadline.now = yield from self.waiter.note(self.deadline.now)
         dialect, state = self.attempt.dialect, self.attempt.seen.state
         patience = min(dialect.timing.server_wait, dialect.timeouts.query / 2)
-        if state is not None and not state.held:  # it is kept for who has the session's lock
+        if state is not None and not state.held:  # reserved for a moment for the user lock's owner
             patience = min(patience, dialect.grace)
         elif state is not None and state.remaining is not None:
-            # Who is stopped keeps that, but not the name.
+            # A holder whose process is paused keeps the user lock, but its lease expires.
             patience = min(patience, state.remaining)
         return self.waiter.piece(self.deadline.within(patience), self.deadline.now)
 
     def ready(self) -> bool:
-        """Whether to wait in the server next: not twice in vain."""
+        """Whether to wait in the server next: not right after a wait that was without success."""
         in_vain, self.lock.in_vain = self.lock.in_vain, False
         if self.lock.had and self.lock.fence is None:
             self.lock.fence = self._seen_fence
@@ -117,8 +122,12 @@ class ServerWait(Polling):
         return self.lock.waits_next
 
     def queues(self) -> bool:
-        """Who is overtaken although it has the session's lock joins the queue; and who waits for a
-        name that readers want too, where they see it before them."""
+        """Whether to join the database's queue.
+
+        A waiter joins if another was granted the name although this one has the user lock, or if no
+        connection is available for the user lock. A waiter for a name that readers use joins too:
+        readers see only the waiters in the queue.
+        """
         overtaken = self.lock.fence is not None and self._seen_fence > self.lock.fence
         return overtaken or self._for_readers or not self.lock.open
 
