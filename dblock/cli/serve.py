@@ -136,7 +136,7 @@ def _context(certificate: str, key: str | None) -> SSLContext:
 
 
 def _check_set_up(place: Place) -> None:
-    """Fail now for what stays wrong. A database that is down may come back: that is waited for."""
+    """Fail now if the set-up is wrong. A database that is down may come back, so this waits."""
     try:
         with place.locks() as locks:
             locks.last_run("dblock")  # any name: the first statement looks at the tables' version

@@ -62,7 +62,7 @@ def _keys() -> Iterator[bool]:
 
 
 def _pressed(within: float, keys: bool) -> str:
-    """Return the key that is pressed within so many seconds, or ""."""
+    """Return the key that is pressed ``within`` that many seconds, or ""."""
     if not keys:
         time.sleep(within)
         return ""

@@ -45,7 +45,7 @@ Bound = tuple[str, dict[str, str]]
 class Dialect(Values, Statements):
     """One database's statements over the tables ``{schema}.{prefix}...``, and its adapter.
 
-    Code outside of this package does not branch by the name of a database.
+    Code that runs statements asks a dialect's attributes, and never branches by a database's name.
     """
 
     #: SQLAlchemy's names for this database.

@@ -83,8 +83,8 @@ class Hold:
 
     @contextlib.contextmanager
     def renewed_here(self, patience: float) -> Iterator[None]:
-        """Block other renewals of this hold during the block; before that, wait for one that is
-        under way, for ``patience`` seconds at most."""
+        """Wait for a renewal that is under way, for ``patience`` seconds at most; then keep other
+        renewals of this hold out during the block."""
         with self.runtime.settled(lambda: not self.renewing, patience):
             self.renewing = True
         try:

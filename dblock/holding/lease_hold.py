@@ -93,8 +93,8 @@ class LeaseHold(Hold):
         return self.schedule.loss(self.name, self.lease.term, asking=self.renewing)
 
     def end(self, patience: float, now: float) -> None:
-        """Stop its renewals. Wait for one that is under way, for ``patience`` seconds or the rest
-        of the term, whichever is less.
+        """Stop its renewals. Wait for a renewal under way, for ``patience`` seconds or the rest of
+        the term, whichever is less.
 
         A renewal that takes longer finds no hold of its token once the lease is released.
         """

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Transaction(Protocol):
-    """Where a row lock or a guard lives: a transaction of dblock's own, or the user's."""
+    """The transaction of a row lock or a guard: dblock's own, or the user's."""
 
     def run(self, step: ExecuteInTransaction) -> Reply: ...
 

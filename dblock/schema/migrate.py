@@ -218,7 +218,7 @@ def migrating(
     prefix: str = "dblock_",
     trust_server: bool = False,
 ) -> Iterator[Connection]:
-    """Yield a connection in a transaction, while nobody else migrates this database."""
+    """Yield a connection in a transaction, while no other process migrates this database."""
     engine, dialect = resolve(
         target, timeouts=Timeouts(), schema=schema, prefix=prefix, trust_server=trust_server
     )

@@ -1,9 +1,9 @@
 """One migrator at a time. The lock needs no table, because the migration may create the tables.
 
-The lock has a connection of its own. So nothing that the migration does ends it, not a commit and
-not an ``autocommit_block()``. It ends with that connection, however the migrator ends. dblock asks
-for it again and again and does not wait in the server: the snapshot of a waiting statement would
-delay CREATE INDEX CONCURRENTLY.
+The lock has a connection of its own. So no statement of the migration ends it, not a commit and not
+an ``autocommit_block()``. It ends with that connection, however the migrator ends. dblock polls for
+it and does not wait in the server: the snapshot of a waiting statement would delay CREATE INDEX
+CONCURRENTLY.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def alone(
     """
     patience = check_wait(wait)
     with contextlib.ExitStack() as stack:
-        who: Callable[[], str] = str  # nothing is said
+        who: Callable[[], str] = str  # returns "": the holder is unknown
         if dialect.one_writer:
             attempt = _file_lock(engine, stack)
             own = stack.enter_context(_own_connection(engine)) if needed is not None else None
@@ -187,7 +187,7 @@ def _session_lock(own: Connection, dialect: Dialect, name: str) -> Callable[[], 
 
 
 def _holder(own: Connection, dialect: Dialect, name: str) -> str:
-    """Say who has the lock, for people, as far as the database says."""
+    """Name the lock's holder, for people, as far as the database shows it."""
     found = own.exec_driver_sql(dialect.migration_holder(name)).first()
     if found is None or found[0] is None:
         return ""

@@ -73,7 +73,7 @@ class Another:
         return self._lease.acquire(blocking=False)
 
     def _leave(self) -> None:
-        """Give the name back if the process holds it."""
+        """Release the name if the process holds it."""
         if self.held:
             self.release()
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Fields that hold numbers, also those made from them.
+#: Fields that hold numbers. Fields derived from these count too.
 _NUMBERS = (models.IntegerField, models.DecimalField, models.FloatField)
 #: How statements are written, by driver, where that is not as SQLAlchemy writes them for it.
 _WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
@@ -163,7 +163,7 @@ class ModelCounter:
                 done = True
         except Error as error:
             failure = error if begun and not done else block.failure(error)
-            if isinstance(failure, StatementError):  # of the begin, or of the commit
+            if isinstance(failure, StatementError):  # the begin or the commit has failed
                 raise explain(locks.dialect, failure, harmless=not begun) from error
             raise
         return result
@@ -208,7 +208,7 @@ class ModelTransaction(AtomicBlock, TableTransaction):
         return _written_for(self._dialect.name, self.driver.drivers[0])
 
     def integers(self, field: Any) -> tuple[int, int]:
-        """Return from what to what the integers of a field are in this database."""
+        """Return the least and the largest integer of a field in this database."""
         least, most = self._wrapper.ops.integer_field_range(field.get_internal_type())
         return least, most
 

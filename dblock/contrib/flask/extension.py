@@ -271,7 +271,7 @@ class DBLock:
 
 @dataclass
 class State:
-    """What one application has."""
+    """The extension's state in one application."""
 
     app: Flask
     _locks: Locks | None = field(default=None)
@@ -310,7 +310,7 @@ class State:
 
     @property
     def place(self) -> dict[str, Any]:
-        """Where dblock's tables are."""
+        """The place of dblock's tables."""
         config = self.app.config
         return {
             "schema": config.get("DBLOCK_SCHEMA"),
@@ -359,7 +359,7 @@ class State:
 
 @cache
 def _nowhere() -> Locks:
-    """Return locks of no application. They make leases, which takes no I/O, and take none."""
+    """Return locks of no application. They make leases, without I/O, which are never acquired."""
     return Locks("sqlite:///nowhere")
 
 

@@ -1,4 +1,4 @@
-"""Where the service listens: an address and a port, or a Unix socket."""
+"""The address of the service: a host and a port, or a Unix socket."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Bind:
 
     @contextlib.contextmanager
     def removed_afterwards(self) -> Iterator[None]:
-        """Remove the socket file at the end, unless another process has made it anew since."""
+        """Remove the socket file at the end, unless another process has created a new one."""
         made = None if self.path is None else _made(self.path)
         try:
             yield
@@ -98,7 +98,8 @@ class Bind:
 
 
 def _made(path: str) -> tuple[int, int, int]:
-    """Return what tells a file from a later one with its path. An inode's number comes again."""
+    """Return the identity of a file, which a later file with its path does not have. The inode's
+    number alone would not do: it is used again."""
     found = os.stat(path)
     return found.st_dev, found.st_ino, found.st_mtime_ns
 

@@ -118,8 +118,8 @@ class PyMySQL(Adapter):
         return code_of(error, self.package) in REFUSALS
 
     def timed_out(self, error: BaseException) -> bool:
-        # PyMySQL keeps the cause of a failed connect in original_exception, and that of a failed
-        # read in the context.
+        # PyMySQL keeps the cause of a failed connect in original_exception. The cause of a failed
+        # read is in the context.
         cause = getattr(error, "original_exception", None) or error.__context__
         return isinstance(cause, TimeoutError)
 

@@ -5,8 +5,8 @@ exclude each other. If the protocol needs several statements, to consult the wit
 lost reply, the function has PL/pgSQL for that.
 
 A function is a transaction of its own, or a part of the caller's. So it leaves no setting behind
-but the one that makes a grant durable. Its release is not lazy, because the caller's commit would
-then be lazy too. And it writes the witness in one transaction with the grant, while dblock takes
+but the setting that makes a grant durable. Its release is not lazy, because the caller's commit
+would then be lazy too. And it writes the witness in one transaction with the grant; dblock takes
 three. That is as safe while the lock table is logged: a standby that has a grant has everything
 written before it. If the table is not logged, and commits wait for standbys, the function refuses
 to record a longer TTL.

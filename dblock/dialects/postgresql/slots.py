@@ -21,8 +21,8 @@ class SlotStatements(LeaseStatements, Slots):
 
     @cached_property
     def _grant_known_slot(self) -> str:
-        # As in `_grant_known`: the cost of a statement is mostly that of its plan, and the plan
-        # that searches for a free slot is large.
+        # As in `_grant_known`: a statement's cost is mostly the size of its plan, and the plan that
+        # searches for a free slot is large.
         free = f"waiters IS NULL AND {FREE} AND {self.admits}"
         return self._taken(free, name="%(slot)s")
 
