@@ -1,4 +1,4 @@
-"""The command as a child process, and the signals on their way to it.
+"""The command as a child process, and the signals that dblock passes on to it.
 
 While dblock waits for the lock, a signal ends dblock, and dblock releases the lock that it may have
 been granted. Once it holds the lock, it blocks signals and takes them one by one, synchronously. So
@@ -89,7 +89,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Signals:
-    """What dblock does with signals. Use it in the main thread."""
+    """dblock's handling of signals. Use it in the main thread."""
 
     def __init__(self) -> None:
         # An ignored signal stays ignored, for the child as well: nohup, and `&` in a script.
@@ -123,7 +123,7 @@ class Signals:
         return information.si_signo, information.si_code > 0  # by the kernel, not by a process
 
     def wake(self) -> None:
-        """Make :meth:`next` return :data:`LOOK`. For other threads."""
+        """Make :meth:`next` return :data:`LOOK`. Other threads may call it."""
         if self._watched:  # before `keep` the signal would end the process
             signal.pthread_kill(self._main, LOOK)
 

@@ -40,7 +40,7 @@ T = TypeVar("T")
 def arguments(source: str = "") -> Iterator[None]:
     """Turn the library's errors about arguments into usage errors, which name them as options.
 
-    ``source`` is where the value was given, if the error is about one value alone.
+    ``source`` names the option or the variable of the value, if the error is about one value.
     """
     try:
         yield
@@ -168,7 +168,7 @@ name_argument = click.argument("name", callback=checked(check_name), shell_compl
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The database, and where in it dblock's tables are."""
+    """The database, and the place of dblock's tables in it."""
 
     url: str | None
     schema: str | None

@@ -60,7 +60,7 @@ class RunCommand(click.Command):
         at = args.index("--") if "--" in args else len(args)
         ours, command = args[:at], args[at + 1 :]
         ctx.meta[_COMMAND] = at < len(args)
-        ctx.ignore_unknown_options = not command  # they are the command's, without the --
+        ctx.ignore_unknown_options = not command  # without a -- they belong to the command
         super().parse_args(ctx, ours)
         if (ctx.args or not command) and not ctx.resilient_parsing:
             ctx.fail("give the command after --: dblock run NAME [OPTIONS] -- COMMAND [ARGS]...")
@@ -303,7 +303,8 @@ class _Ending:
         return lease.margin if self.grace is None else self.grace
 
     def without_dblock(self, lease: Lease) -> float:
-        # It was renewed a third of the TTL ago or later: that is over before the lease is.
+        # The last renewal was at most a third of the TTL ago. So after another third the command is
+        # killed before the lease expires.
         longest = lease.ttl / 3
         return longest if self.grace is None else min(self.grace, longest)
 

@@ -152,7 +152,7 @@ def _locks(place: Place) -> AsyncLocks:
     from ..aio import AsyncLocks
 
     target = place.target()
-    assert not isinstance(target, Engine)  # a framework's: its command line has no dblock serve
+    assert not isinstance(target, Engine)  # only a framework has one, and no dblock serve
     locks = AsyncLocks(target, **place.there)
     if place.file is not None:
         place.file.follow(locks.sync)

@@ -7,7 +7,7 @@ import sys
 
 
 def fill_closed() -> None:
-    """Let no file or socket of dblock's get the number of a closed standard stream.
+    """Keep dblock's own files and sockets from getting the number of a closed standard stream.
 
     Writing to standard output fails as before, so that no output is lost unnoticed. Messages for
     standard error are dropped, as the user asked for.

@@ -33,7 +33,7 @@ RawHeader = tuple[bytes, bytes]
 #: The parameter of a decorated function for FastAPI's Response.
 RESPONSE = "dblock_response"
 
-#: Newer versions write JSON at once, where the route has no class of responses of its own.
+#: Newer versions write JSON directly if the route has no response class of its own.
 _WRITES_JSON = "dump_json" in inspect.signature(serialize_response).parameters
 
 
@@ -100,7 +100,7 @@ class Injected:
     async def made(self, value: Any) -> tuple[Response, list[RawHeader], dict[str, Any]]:
         """Return the response that FastAPI makes of a value, and its headers for the record.
 
-        Headers that dependencies have set are not for the record, because they are set anew each
+        The record leaves out headers that dependencies have set, because they set them again each
         time. The rest of the record names the headers that the route has set, or deleted.
         """
         try:
@@ -148,7 +148,7 @@ def _calls(dependant: Any) -> Iterator[Any]:
 def _route(request: Request) -> Any:
     """Return the request's route, with what its router adds to it."""
     route = request.scope["route"]
-    # Newer versions leave a route as it is where its router is included.
+    # Newer versions do not copy a route when its router is included.
     included = request.scope.get("fastapi", {}).get("effective_route_context")
     return included if getattr(included, "original_route", None) is route else route
 

@@ -60,7 +60,7 @@ class Answer:
     status: int
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
-    #: The words beside the status, where an application has set its own.
+    #: The reason phrase beside the status, if the application has set its own.
     reason: str | None = None
 
     @classmethod
@@ -151,7 +151,7 @@ class Call:
     options: dict[str, Any] = field(default_factory=dict)
 
     def once(self, make: Callable[..., Any]) -> Any:
-        """Return what :meth:`Locks.once` makes for the key; without one, what stands for it."""
+        """Return the :meth:`Locks.once` for the key; without a key, a substitute."""
         if self.key is None:
             return nullcontext(SimpleNamespace(replayed=False, result=None, active=True))
         return make(self.key, **self.options)

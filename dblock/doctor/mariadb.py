@@ -90,7 +90,7 @@ def _insists(patient: Patient) -> bool:
     """Whether the server refuses a transaction's change of a row newer than its snapshot."""
     values = patient.ask(
         "SELECT variable_value FROM information_schema.global_variables "
-        "WHERE variable_name = 'innodb_snapshot_isolation'"  # which not every server has
+        "WHERE variable_name = 'innodb_snapshot_isolation'"  # not every server has it
     )
     return any(value == "ON" for (value,) in values)
 

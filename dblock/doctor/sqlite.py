@@ -1,4 +1,4 @@
-"""The checks for SQLite: the file, and where it is."""
+"""The checks for SQLite: the file and its file system."""
 
 from __future__ import annotations
 

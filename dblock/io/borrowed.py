@@ -93,8 +93,8 @@ class Borrowed(ABC):
         again."""
 
     def begin(self) -> None:  # noqa: B027 - only SQLAlchemy has listeners
-        """Begin the transaction for SQLAlchemy, whose listeners run now: what they do in it is not
-        undone with dblock's statement."""
+        """Begin the transaction for SQLAlchemy, whose listeners run now. So their statements are
+        not undone with dblock's."""
 
     def run(self, step: ExecuteInTransaction) -> Reply:
         with self.driver.bounded(self.driver_connection, step.patience, step.within):

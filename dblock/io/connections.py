@@ -217,7 +217,7 @@ class Connections:
                 close(connection.driver, self._adapter)
 
     def drop(self, connection: OwnConnection) -> None:
-        """Close a connection, whatever state it is in. What it held on the server ends with it."""
+        """Close a connection, whatever state it is in. Its locks on the server end with it."""
         close(connection.driver, self._adapter)
         assert connection.turns is not None
         connection.turns.put(None)

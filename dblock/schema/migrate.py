@@ -175,7 +175,7 @@ def downgrade(
         there, before = ours.names(), ours.revision()
         if ours.are_anothers():
             raise Unsupported(_ANOTHERS)
-        if there:  # they are made for the newest tables
+        if there:  # the functions need the newest tables
             _run(connection, dialect.drop_functions())
             _run(connection, dialect.drop_gate() if revision == "base" else ())
         command.downgrade(_config(dialect, connection), revision)

@@ -206,7 +206,7 @@ def _file_lock(engine: Engine, stack: contextlib.ExitStack) -> Callable[[], bool
     if not engine.url.database or engine.url.database == ":memory:":
         return _nothing
     path = f"{engine.url.database}-migrating"
-    with contextlib.suppress(FileExistsError):  # SQLite would let no other user of a group lock it
+    with contextlib.suppress(FileExistsError):  # SQLite's own file mode would shut out the group
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
     file = sqlite3.connect(path, timeout=0, isolation_level=None)
     stack.callback(file.close)

@@ -96,8 +96,8 @@ class _Lease(Lease):
 class _Process(Process):
     """Waits in a thread of its own.
 
-    That thread runs only while the thread that moves the clock stands still: when the clock has
-    come to the end of its sleep.
+    That thread runs only when the clock has come to the end of its sleep. The thread that moves the
+    clock waits meanwhile.
     """
 
     def __init__(self, store: Store) -> None:

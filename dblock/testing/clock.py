@@ -58,7 +58,7 @@ class Clock:
         The ``paused`` staff does its missed work at the end.
         """
         with self._lock:
-            if self._moving:  # called by something that happens on the way
+            if self._moving:  # an event on the way has called it
                 self._now = max(self._now, to)
                 return
             self._moving = True

@@ -77,7 +77,7 @@ class TableAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic whe
     def _get_obj_does_not_exist_redirect(
         self, request: HttpRequest, opts: Any, object_id: str
     ) -> HttpResponse:
-        """Lead back to the list as it was, where Django leads to the admin's first page."""
+        """Redirect to the list as it was. Django would redirect to the admin's first page."""
         messages.warning(request, printable(self.gone(unquote(object_id))))
         address = reverse(f"{self.admin_site.name}:{opts.app_label}_{opts.model_name}_changelist")
         filters = {"preserved_filters": self.get_preserved_filters(request), "opts": opts}

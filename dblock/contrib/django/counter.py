@@ -36,10 +36,10 @@ T = TypeVar("T")
 
 #: Fields that hold numbers. Fields derived from these count too.
 _NUMBERS = (models.IntegerField, models.DecimalField, models.FloatField)
-#: How statements are written, by driver, where that is not as SQLAlchemy writes them for it.
+#: By driver: the SQLAlchemy dialect that compiles the statements, if it is not the driver's own.
 _WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
-    # Django has psycopg fill in the values itself, where SQLAlchemy's -2147483648::INTEGER would
-    # be the negative of a number that INTEGER does not have.
+    # Django lets psycopg put the values into the text. There SQLAlchemy's -2147483648::INTEGER
+    # would be the negative of a number that INTEGER does not have.
     "psycopg": ("psycopg2", {}),
     # Django's log fills in names and %s, and no question marks.
     "pysqlite": ("pysqlite", {"paramstyle": "named"}),
@@ -229,7 +229,7 @@ class FieldTable(CounterTable[ModelTransaction]):
         return ModelTransaction(session, self._dialect, block.driver, self._runtime)
 
     def kind(self, transaction: ModelTransaction, column: Column[Any]) -> Numbers:
-        """By the model, as migrations have made the column from it."""
+        """Return the kind by the model's field, from which migrations have made the column."""
         field = column.info["field"]
         made = replace(
             Numbers.of(str(column), column.type, self._dialect.dynamic_types),

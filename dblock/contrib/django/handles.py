@@ -190,7 +190,7 @@ class DjangoLease(Lease):
         return self.refuse(wait) or super().try_within(wait)
 
     def refuse(self, wait: float | None) -> NotAcquired | None:
-        """Return the refusal where this thread would wait for itself, or raise DeadlockDetected."""
+        """Return the refusal if this thread would wait for itself, or raise DeadlockDetected."""
         why = self._obstacle()
         if why is not None and wait == 0:
             return NotAcquired(f"{self.name!r} was not acquired: {why}", name=self.name)
@@ -411,7 +411,7 @@ _making = threading.Lock()
 
 
 def made(alias: str | None) -> DjangoLocks:
-    """Return the locks of an alias, made when first asked for. No I/O."""
+    """Return the locks of an alias, made at the first call. No I/O."""
     return _once(_made, locks_alias() if alias is None else alias)
 
 
@@ -432,7 +432,7 @@ def _once(those: dict[str, DjangoLocks], alias: str) -> DjangoLocks:
 
 
 def _forget(*, setting: str, **signal: Any) -> None:
-    """Let a test's ``override_settings(DBLOCK=...)`` have its effect.
+    """Forget all locks when settings change: a test's ``override_settings(DBLOCK=...)`` needs it.
 
     A function that was decorated before keeps its locks, so they are not closed.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def obstacle(database: Database) -> str | None:
     """Return why a lease's statement would wait for the calling thread itself; None if not.
 
-    Asks only in an atomic block on SQLite.
+    It asks the database only in an atomic block on SQLite.
     """
     wrapper = connections[alias_of(database.engine)]
     if wrapper.vendor != "sqlite" or not wrapper.in_atomic_block:

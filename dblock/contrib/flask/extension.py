@@ -275,7 +275,7 @@ class State:
 
     app: Flask
     _locks: Locks | None = field(default=None)
-    #: Flask-Migrate's configuration, once it has been seen; and the filter that it had then.
+    #: Flask-Migrate's configuration, once it is set up, and its filter at that time.
     _migrate: Any = field(default=None)
     _filter: Any = field(default=None)
 

@@ -26,7 +26,7 @@ class Bind:
 
     @classmethod
     def parse(cls, text: str) -> Bind:
-        """Return where ``HOST:PORT``, ``[IPV6]:PORT`` or ``unix:PATH`` is. Raises ValueError."""
+        """Parse ``HOST:PORT``, ``[IPV6]:PORT`` or ``unix:PATH``. Raises ValueError."""
         if text.startswith(_UNIX):
             path = text.removeprefix(_UNIX)
             if not path:
@@ -50,7 +50,7 @@ class Bind:
             return True
         try:
             return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:  # a name, which can come to mean any address
+        except ValueError:  # a name, which may resolve to any address
             return False
 
     def listen(self) -> socket.socket:
@@ -65,7 +65,7 @@ class Bind:
 
     @staticmethod
     def _listen_on_file(path: str) -> socket.socket:
-        # To connect takes the right to write to the file. The umask gives that to the owner alone,
+        # A client needs the right to write to the file. The umask grants that to the owner alone,
         # or to the group too.
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:

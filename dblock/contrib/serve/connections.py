@@ -39,7 +39,7 @@ class Connections:
     def make_room(self, newest: Connection) -> None:
         """End a connection if there are too many."""
         if len(newest.connections) > self.most:
-            # That may be the newest itself, if all others wait for an answer.
+            # It may be the newest itself, if all others wait for an answer.
             ending = next(iter(self.without_request))
             # The event loop reports the end later. It does not count from now on.
             del self.without_request[ending]

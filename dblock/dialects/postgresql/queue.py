@@ -153,7 +153,7 @@ class QueueStatements(WitnessStatements):
             durable=False,
         )
 
-    # --- the place in the queue --------------------------------------------------------------
+    # --- the position in the queue -----------------------------------------------------------
 
     @property
     def seconds(self) -> str:

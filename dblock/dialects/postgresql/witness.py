@@ -92,7 +92,7 @@ class WitnessStatements(Dialect):
         return escaped if "\\" not in said else "E" + escaped.replace("\\", "\\\\")
 
     def oid(self, table: str) -> str:
-        """Return what finds a table in the catalog."""
+        """Return the SQL that finds a table in the catalog."""
         return f"{self.literal(table)}::regclass"
 
     def _name_tables(self) -> None:
@@ -127,10 +127,10 @@ class WitnessStatements(Dialect):
         # changes too. So a session that waited for another's change finds that it has read an older
         # version of the row, and does nothing.
         #
-        # No lease is lost (`intact`) if the server and its timeline are the last witness's, and the
-        # lock table is logged: a crash forgets no grant, because a grant waits for the disk. Nor if
-        # there never was a lease, or if the witness is there and only its pause is wrong. Then
-        # there is no new epoch, and an earlier pause goes on.
+        # No lease is lost if the server and its timeline are still the last witness's (`same`), and
+        # one of three is true (`intact`): the lock table is logged, so a crash forgets no grant,
+        # because a grant waits for the disk; or there never was a lease; or the witness is there,
+        # and only its pause is wrong. Then there is no new epoch, and an earlier pause goes on.
         longest = f"clock_timestamp() + {_LONGEST}"
         return Query(
             f"""WITH here AS MATERIALIZED (

@@ -28,7 +28,7 @@ def _known(ctx: click.Context, param: click.Parameter, alias: str | None) -> str
 
 
 def _choose(ctx: click.Context, param: click.Parameter, alias: str | None) -> None:
-    """Let the command that is run have the locks of another database."""
+    """Give the command the locks of another database."""
     if _known(ctx, param, alias) is not None:
         ctx.obj = Given(functools.partial(using, alias))
 
