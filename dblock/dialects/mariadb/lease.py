@@ -1,4 +1,4 @@
-"""The lease on MariaDB: taken, renewed, released."""
+"""The lease on MariaDB: granted, queued for, renewed, released."""
 
 from __future__ import annotations
 

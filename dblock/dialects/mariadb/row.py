@@ -12,7 +12,7 @@ from ..values import text
 from .base import Tables
 from .fragments import EXACT, FREE, NEWEST, WRITTEN, in_hex, newest_and
 
-# Seconds. A shorter wait is not worth its statement, which takes time too: it does not wait at all.
+# Seconds. A statement with a shorter limit does not wait at all: it takes about as long to run.
 _WORTH_WAITING = 0.05
 
 
