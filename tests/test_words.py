@@ -1,4 +1,5 @@
 """Everything that users read keeps one rule: a sentence names its actor, in the words of the field.
+The comments and docstrings of the code keep it too, within a budget.
 
 If a test fails here, do not only swap the word. Read the whole sentence, and say who does what.
 """
