@@ -1,4 +1,5 @@
 """Everything that users read keeps one rule: a sentence names its actor, in the words of the field.
+The comments and docstrings of the code keep it too, within a budget.
 
 If a test fails here, do not only swap the word. Read the whole sentence, and say who does what.
 """
@@ -6,7 +7,9 @@ If a test fails here, do not only swap the word. Read the whole sentence, and sa
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -54,6 +57,14 @@ RULES = {
     r"bears?": "tolerate",
     r"in the way of": "block, delay",
 }
+
+#: Words that stand for an actor without naming it. The comments and docstrings of the code, private
+#: ones too, have few of them: a sentence names the holder, the waiter, the caller, the server.
+UNNAMED = re.compile(
+    r"\b(who|whoever|so many|so long|those|what is|that of|one who|one that)\b", re.IGNORECASE
+)
+#: How many of them 1,000 words may have. It may only shrink: rewrite sentences, do not raise it.
+BUDGET = 6.0
 
 
 def compiled(rule: str) -> re.Pattern[str]:
@@ -145,3 +156,39 @@ def test_a_help_text(name: str) -> None:
 def test_messages() -> None:
     found = {str(file.relative_to(ROOT)): refused(messages(file)) for file in CODE}
     assert {file: places for file, places in found.items() if places} == {}
+
+
+def notes(source: str) -> Iterator[str]:
+    """A module's comments and docstrings."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+
+
+def counted(source: str) -> tuple[int, int]:
+    """Return the words in a module's comments and docstrings, and the ones that name no actor."""
+    said = list(notes(source))
+    words = sum(len(re.findall(r"[A-Za-z']+", text)) for text in said)
+    return words, sum(len(UNNAMED.findall(text)) for text in said)
+
+
+def test_what_is_counted() -> None:
+    assert counted('"""Who waits, waits."""\nlimit = "whoever"  # so many waiters\n') == (6, 2)
+
+
+def test_the_code_names_its_actors() -> None:
+    files = {
+        str(file.relative_to(ROOT)): counted(file.read_text())
+        for file in sorted((ROOT / "dblock").rglob("*.py"))
+    }
+    words, unnamed = (sum(column) for column in zip(*files.values(), strict=True))
+    worst = sorted(files.items(), key=lambda item: -item[1][1])[:10]
+    rate = 1000 * unnamed / words
+    assert rate <= BUDGET, (
+        f"{rate:.1f} in 1,000 words of comments and docstrings name no actor, and {BUDGET} may. "
+        "Most of them are in:\n"
+        + "\n".join(f"{count} of {total} words: {file}" for file, (total, count) in worst)
+    )

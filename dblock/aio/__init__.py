@@ -5,9 +5,9 @@
 ...     async with locks.lease("report", ttl=30) as lease:
 ...         await make_report(fence=lease.fence)
 
-The logic is not here: errors, policies, statements and decisions are those of :mod:`dblock`. This
-package has the bridge to asyncio (:mod:`.bridge`), what is different for tasks (:mod:`.runtime`)
-and the drivers (:mod:`.adapters`).
+The logic is not here: the errors, policies, statements and decisions are in :mod:`dblock`. This
+package has the bridge to asyncio (:mod:`.bridge`), the runtime of tasks (:mod:`.runtime`) and the
+drivers (:mod:`.adapters`).
 """
 
 from __future__ import annotations

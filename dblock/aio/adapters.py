@@ -25,7 +25,7 @@ class TaskSender(Sender):
     """Sends for tasks. A task is cancelled between statements, or while one waits for others."""
 
     def cancel(self, within: float, piped: bool = False) -> None:
-        """Leave it: what was interrupted is the loop."""
+        """Do nothing: the KeyboardInterrupt has ended the event loop, which does the waiting."""
 
 
 class AsyncPsycopg(Psycopg):

@@ -48,7 +48,7 @@ _pending: dict[asyncio.Task[Any], Again] = {}
 _acting: ContextVar[tuple[ref[asyncio.Task[Any]], ref[asyncio.Task[Any]]] | None] = ContextVar(
     "dblock_acting", default=None
 )
-# Tasks that go on although nobody waits for them.
+# Tasks that go on although no caller waits for them.
 _background: set[asyncio.Future[Any]] = set()
 
 
@@ -66,7 +66,7 @@ def whose() -> asyncio.Task[Any] | None:
     except RuntimeError:  # no loop is running here
         return None
     acting = _acting.get()
-    # A task that was made while acting has the variable too, and acts for nobody.
+    # A task that an acting task made has the variable too, but does not act for another.
     return acting[1]() if acting is not None and acting[0]() is task else task
 
 
@@ -225,7 +225,7 @@ async def outlast(task: asyncio.Future[Any], grace: float | None = None) -> Agai
 
 
 def begin(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Begin a task. If it fails and nobody asks, the loop does not complain."""
+    """Begin a task. If it fails and no caller takes the error, the loop does not log it."""
     task = asyncio.get_running_loop().create_task(coroutine)
     task.add_done_callback(_ended)
     return task
@@ -264,7 +264,7 @@ async def shielded(function: Callable[[], T], within: float | None = None) -> T 
     """As :func:`finish`, called by a coroutine rather than by sync code."""
     whom = whose()
     if whom is None:
-        this_task()  # it says what is wrong, unless whom this task acts for has ended
+        this_task()  # raises if this is no task at all; else the task that this acts for has ended
     task = act_for(whom, function)
     cancelled = await outlast(task, within)
     if cancelled is None:

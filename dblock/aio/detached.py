@@ -12,7 +12,7 @@ S = TypeVar("S", bound=ByToken)
 
 
 class AsyncByToken(AsyncSurface[S]):
-    """What is taken by a token alone."""
+    """A lease or a semaphore for which the token alone proves ownership."""
 
     @property
     def name(self) -> str:
@@ -31,7 +31,7 @@ class AsyncByToken(AsyncSurface[S]):
     async def take(self, ttl: Seconds = 30.0, wait: Seconds | None = 0.0) -> DetachedHold:
         """Take it, or renew it if the token has it; see :meth:`dblock.DetachedLease.take`.
 
-        A caller that is cancelled while it waits leaves the queue. One that is cancelled after that
+        A caller that is cancelled while it waits leaves the queue. A caller that is cancelled later
         may leave a hold, which expires.
         """
         return await self._home.run(self.sync.take, ttl, wait)

@@ -38,7 +38,7 @@ def check_coroutine(function: Callable[..., object], taker: str = f"{DECORATOR}.
 
 
 class AsyncSurface(Generic[S]):
-    """What tasks use. ``sync`` does the work, run through the bridge; it is not public."""
+    """An object for tasks. ``sync`` does the work, run through the bridge; it is not public."""
 
     def __init__(self, home: Home, sync: S) -> None:
         self._home = home
@@ -53,7 +53,7 @@ class AsyncSurface(Generic[S]):
 
 
 class AsyncContext(AsyncSurface[C]):
-    """What tasks enter and leave."""
+    """An object that tasks enter with ``async with``."""
 
     async def __aenter__(self) -> Self:
         await self._home.run(self.sync.__enter__)
@@ -103,7 +103,7 @@ class AsyncHandle(AsyncContext[H], ABC):
 
 
 class AsyncHolder(AsyncHandle[L], ABC):
-    """A lock that is lost if nobody renews it, and whose body a loss can cancel."""
+    """A lock that is lost if it is not renewed. The loss can cancel its body."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What each task holds."""
+"""The holds of each task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .bridge import whose
 
 
 class TaskHolds(CallerRegistry):
-    """What each task holds.
+    """The holds of each task.
 
     A context variable would not do: a task's children inherit it, and two tasks would count as one.
     """

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Home:
-    """The loop in which AsyncLocks were first used. ``whose`` says which AsyncLocks."""
+    """The loop in which AsyncLocks were first used. ``whose`` names these AsyncLocks in errors."""
 
     def __init__(self, whose: str) -> None:
         self._whose = whose

@@ -56,9 +56,9 @@ class LoopKeeper(Keeper):
 
 
 class TaskWorker:
-    """A task that works when somebody wakes it, or when its own time has come: see ``Worker``.
+    """A task that works when it is woken, or at the time that its work asked for: see ``Worker``.
 
-    It ends with its loop, or if somebody cancels all tasks. The next call starts it again.
+    It ends with its loop, or if the application cancels all tasks. The next call starts it again.
     """
 
     def __init__(

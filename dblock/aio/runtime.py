@@ -16,7 +16,7 @@ from .bridge import await_
 
 T = TypeVar("T")
 
-# Seconds between two looks at whether a renewal has ended.
+# Seconds between two checks whether a renewal has ended.
 LOOK = 0.005
 
 

@@ -1,4 +1,4 @@
-"""The command line, for crontabs, for deployments and for whoever is on call."""
+"""The command line, for crontabs, for deployments and for operators."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             complain(f"the output could not be written: {error.strerror}")
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python would try again at its end
             code = exits.IO
-        else:  # a defect: what helps now is all there is to know
+        else:  # a defect: the traceback helps to find it
             traceback.print_exc()
             code = exits.INTERNAL
     sys.exit(code)

@@ -47,7 +47,7 @@ class App(Commands):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name the commands if there is none like the one that was given."""
+        """Name the commands if the given one does not exist."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -63,7 +63,7 @@ class App(Commands):
         return [*map(CompletionItem, early), *super().shell_complete(ctx, incomplete)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the options that say which database it is before the command too."""
+        """Accept the options of the database before the command too."""
         early = 0
         while early < len(args):
             option, has_value, _ = args[early].partition("=")
@@ -72,7 +72,7 @@ class App(Commands):
             early += 2 if DATABASE[option] and not has_value else 1
         if early >= len(args) or args[early].startswith("-"):  # --help, or no command
             args = args[early:]
-        else:  # what the command itself is given counts more
+        else:  # put them first: the command's own options, which come later, override them
             args = [args[early], *args[:early], *args[early + 1 :]]
         return super().parse_args(ctx, args)
 

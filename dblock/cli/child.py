@@ -1,9 +1,9 @@
-"""The command as a child process, and the signals on their way to it.
+"""The command as a child process, and the signals that dblock passes on to it.
 
-While dblock waits for the lock, a signal ends dblock, and dblock gives back what it may have been
-granted. Once it holds the lock, it blocks signals and takes them one by one, synchronously. So none
-is lost between the two, none interrupts anything, and a signal that comes before the child exists
-reaches the child all the same.
+While dblock waits for the lock, a signal ends dblock, and dblock releases the lock that it may have
+been granted. Once it holds the lock, it blocks signals and takes them one by one, synchronously. So
+none is lost between the two, none interrupts anything, and a signal that comes before the child
+exists still reaches the child.
 
 Without a terminal, as under cron, the child has a process group of its own, and dblock sends every
 signal to the whole group, a shell's children included. On a terminal the child stays in dblock's
@@ -35,12 +35,13 @@ LOOK = signal.SIGALRM  # the lease was lost, or the grace is over
 # Python ignores these, and ignoring is inherited.
 RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
 
-# Between two looks at what is left of a command that is being ended.
+# Seconds between two checks whether a command that dblock ends has processes left.
 LOOK_AGAIN = 0.1
-# After KILL what is left of it is dead, and listed only where nobody waits for it.
+# Seconds after KILL. A process that is still listed then is a zombie whose parent does not reap it.
 UNCLAIMED = 1.0
 
-# Told what to kill, it waits for a second line. The end of its input instead is that of dblock.
+# It reads the process or group to kill, then waits for a second line. If its input ends instead,
+# dblock has died, and it kills the command.
 _GUARD = """
 trap '' TERM INT HUP QUIT
 read -r target || exit
@@ -57,8 +58,8 @@ _OWN_GROUP = 0
 
 @contextlib.contextmanager
 def restored() -> Iterator[None]:
-    """Leave this process's signals as they were, and its children, where it goes on after the
-    command."""
+    """Restore this process's signals after the command, for a process that goes on; and leave its
+    other children alone."""
     handlers = {n: signal.getsignal(n) for n in (*FORWARDED, CHILD_ENDED, LOOK)}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     before = guest.set(True)
@@ -66,8 +67,9 @@ def restored() -> Iterator[None]:
         yield
     finally:
         guest.reset(before)
-        # What is still pending of the last two was for the command: it goes to handlers of its own.
-        main = threading.current_thread() is threading.main_thread()  # nowhere else can they be set
+        # SIGCHLD and SIGALRM are restored last: a pending one was for the command, and its handlers
+        # still take it when the mask is lifted.
+        main = threading.current_thread() is threading.main_thread()  # others cannot set handlers
         for number in FORWARDED if main else ():
             signal.signal(number, handlers[number])
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -76,9 +78,9 @@ def restored() -> Iterator[None]:
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal came while the lock was waited for.
+    """A signal came while dblock waited for the lock.
 
-    A KeyboardInterrupt, since drivers know how to let go of the server on that one.
+    It is a KeyboardInterrupt, because drivers know how to cancel a statement on that.
     """
 
     def __init__(self, number: int) -> None:
@@ -87,10 +89,10 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Signals:
-    """What dblock does with signals. Use it in the main thread."""
+    """dblock's handling of signals. Use it in the main thread."""
 
     def __init__(self) -> None:
-        # Ignored means ignored, for the child as well: nohup, and `&` in a script.
+        # An ignored signal stays ignored, for the child as well: nohup, and `&` in a script.
         self.forwarded = [n for n in FORWARDED if signal.getsignal(n) is not signal.SIG_IGN]
         self._end_at_once()
         self.mask: set[int] = set()
@@ -101,12 +103,12 @@ class Signals:
         """From now on a signal raises Interrupted; a second one ends the process at once."""
         for number in self.forwarded:
             signal.signal(number, self._raise)
-        signal.signal(CHILD_ENDED, _reap)  # of an orphan: the command has not begun
+        signal.signal(CHILD_ENDED, _reap)  # the child is an orphan: the command has not begun
         reap()
 
     def keep(self) -> None:
         """From now on signals are kept for :meth:`next`."""
-        # Not ignored, whatever the parent process had them: an ignored one may never come.
+        # Set handlers, even if the parent process ignored these: an ignored signal may never come.
         for number in (CHILD_ENDED, LOOK):
             signal.signal(number, _nothing)
         watched = {*self.forwarded, CHILD_ENDED, LOOK}
@@ -115,14 +117,14 @@ class Signals:
 
     def next(self) -> tuple[int, bool]:
         """Wait for a signal; return it, and whether the terminal sent it to the child as well."""
-        if sys.platform == "darwin":  # does not tell who sent it
+        if sys.platform == "darwin":  # macOS does not name the sender
             return signal.sigwait(self._watched), False
         information = signal.sigwaitinfo(self._watched)
         return information.si_signo, information.si_code > 0  # by the kernel, not by a process
 
     def wake(self) -> None:
-        """Make :meth:`next` return :data:`LOOK`. For other threads."""
-        if self._watched:  # before, it would end the process
+        """Make :meth:`next` return :data:`LOOK`. Other threads may call it."""
+        if self._watched:  # before `keep` the signal would end the process
             signal.pthread_kill(self._main, LOOK)
 
     def _raise(self, number: int, frame: FrameType | None) -> None:
@@ -130,7 +132,7 @@ class Signals:
         raise Interrupted(number)
 
     def _end_at_once(self) -> None:
-        """Leave signals to the system: there is nothing to give back, or it is too much to ask."""
+        """Leave signals to the system: there is no lock to release, or the user does not wait."""
         for number in self.forwarded:
             signal.signal(number, signal.SIG_DFL)
 
@@ -144,12 +146,12 @@ def _reap(number: int, frame: FrameType | None) -> None:
 
 
 class Guard:
-    """Sees to it that the command does not outlive a dblock that is killed by KILL.
+    """Ends the command if dblock is killed by KILL.
 
-    It gets TERM, and KILL ``grace`` whole seconds later. A shell, not a fork of this process: that
-    has threads, and goes by the same name when somebody kills all of that name. It leads the group
-    that the command is in, so that it need not be told of a command that has begun. Without a
-    shell there is no guard.
+    The command gets TERM, and KILL ``grace`` whole seconds later. The guard is a shell and not a
+    fork of this process, because this process has threads, and because a killall of its name would
+    end a fork too. The guard leads the command's group, so it knows the group before the command
+    begins. Without a shell there is no guard.
     """
 
     def __init__(self, grace: float, signals: Signals) -> None:
@@ -167,7 +169,7 @@ class Guard:
                     (os.POSIX_SPAWN_DUP2, 1, 2),
                 ],
                 setpgroup=0,
-                setsigmask={*signals.mask, *FORWARDED},  # until it ignores what the command is sent
+                setsigmask={*signals.mask, *FORWARDED},  # until its `trap` ignores them
             )
         except OSError as error:
             complain(f"if dblock is killed, nothing ends the command: {error}")
@@ -178,7 +180,7 @@ class Guard:
         self._write(str(target))
 
     def dismiss(self) -> None:
-        """The command has ended."""
+        """Tell the guard that the command has ended."""
         if not self._dismissed:
             self._dismissed = True
             self._write("dismissed")
@@ -190,7 +192,7 @@ class Guard:
         return self.pid is None
 
     def _write(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # it is not there any more
+        with contextlib.suppress(OSError):  # the guard has ended
             os.write(self._line, f"{line}\n".encode())
 
 
@@ -207,7 +209,7 @@ class Child:
         self.code: int | None = None
         self._guard = guard
         leader = 0 if guard is None or guard.pid is None else guard.pid
-        #: Whether it is in a group apart from dblock's, which is then sent what it is sent.
+        #: Whether it has a group apart from dblock's. Then dblock sends signals to the whole group.
         self.apart = not _has_terminal()
         group: dict[str, Any] = {"setpgroup": leader} if self.apart else {}
         if guard is not None and self.apart:
@@ -240,7 +242,7 @@ class Child:
         return self._guard is not None and pid == self._guard.pid and self._guard.ended()
 
     def all_ended(self) -> bool:
-        """Return whether its group has ended too. From its own end on it needs no guard."""
+        """Return whether its group has ended too. Once the command has ended it needs no guard."""
         if not self.ended():
             return False
         if self._guard is not None:
@@ -250,15 +252,15 @@ class Child:
         return not (self.apart and self.send(0))
 
     def send(self, number: int) -> bool:
-        """Send it a signal, or its group; False when there is nobody."""
-        # Until it is waited for, its pid is nobody else's.
+        """Send a signal to it, or to its group; False if no process is left."""
+        # Until dblock has waited for it, its pid is not another process's.
         if self.code is not None and not self.apart:
             return False
         try:
             os.kill(self._target, number)
         except ProcessLookupError:
             return False
-        except PermissionError:  # it has become somebody else, as sudo does
+        except PermissionError:  # it runs as another user now, as with sudo
             return True
         return True
 
@@ -284,7 +286,7 @@ def supervise(
     """
     lost: LockLost | None = None
     kill_at: float | None = None
-    signals.wake()  # it may have been lost by now
+    signals.wake()  # the lock may be lost already
     while not (child.ended() if kill_at is None else child.all_ended()):
         number, from_terminal = signals.next()
         reap(child.is_reaped)

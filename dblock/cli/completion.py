@@ -1,6 +1,6 @@
-"""What a shell completes beside commands and options: names of locks.
+"""Completes names of locks in a shell.
 
-The user has pressed a key and waits: whatever goes wrong, there is nothing to complete, soon.
+The user has pressed a key and waits: if anything goes wrong, it soon completes nothing.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from .default import Default
 if TYPE_CHECKING:
     from ..locks import Locks
 
-#: After so many seconds there is nothing to complete.
+#: Seconds after which it completes nothing.
 PATIENCE = 2.0
 MOST = 200
-# What no shell reads as anything but itself. Other names have to be quoted, so they are left out.
+# Names without a special character of any shell. Others have to be quoted, so they are left out.
 _PLAIN = re.compile(r"[\w./][\w./:@+#%,-]*")
 
 
@@ -39,7 +39,7 @@ def names(ctx: click.Context, prefix: str) -> list[str]:
         warnings.simplefilter("ignore")
         from .. import locks  # noqa: F401 - the patience is for what may never come, not for this
 
-        # A file or a server may never answer. The process ends without this thread.
+        # A file or a server may never answer. The process ends without waiting for this thread.
         thread = threading.Thread(target=_look, args=(ctx.params, prefix, found), daemon=True)
         thread.start()
         thread.join(PATIENCE)
@@ -65,7 +65,7 @@ def _locks(params: dict[str, Any]) -> Locks | None:
         trust_server=params["trust_server"],
     )
     if locks.dialect.one_writer and not Path(str(locks.engine.url.database)).is_file():
-        return None  # to look would create the file
+        return None  # a look would create the file
     return locks
 
 

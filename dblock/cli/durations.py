@@ -7,7 +7,7 @@ import re
 _NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _PARTS = "".join(f"(?:({_NUMBER}){unit})?" for unit in (*_SECONDS, "ms"))
-# A sign is taken here, so that what checks the seconds can say what is wrong with it.
+# It accepts a sign, so that the check of the seconds can refuse it with a better message.
 _DURATION = re.compile(f"(?P<sign>-?)(?:(?P<plain>{_NUMBER})|(?P<parts>(?=.){_PARTS}))")
 
 HELP = (

@@ -1,4 +1,4 @@
-"""The exit codes: those of sysexits(3) if it has one, and the shell's for the command's end."""
+"""The exit codes: from sysexits(3) if it has one, and the shell's for the command's end."""
 
 from __future__ import annotations
 

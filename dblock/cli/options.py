@@ -1,4 +1,4 @@
-"""What the commands share: which database to use, and how arguments are checked.
+"""Shared by the commands: the options of the database, and the checks of arguments.
 
 The library's own rules check them here, before any I/O, so a wrong argument is a usage error.
 """
@@ -40,7 +40,7 @@ T = TypeVar("T")
 def arguments(source: str = "") -> Iterator[None]:
     """Turn the library's errors about arguments into usage errors, which name them as options.
 
-    ``source`` is where the value was given, if the error is about one value alone.
+    ``source`` names the option or the variable of the value, if the error is about one value.
     """
     try:
         yield
@@ -49,7 +49,7 @@ def arguments(source: str = "") -> Iterator[None]:
         raise click.UsageError(f"{source}: {said}" if source else said) from error
 
 
-# What errors call arguments of Python's, as the shell has them. Quoted text is the user's own.
+# The Python arguments in errors, to be renamed to options. Quoted text is the user's own.
 _WORDS = re.compile(
     r"""
     (?<!\w)'(?:\\.|[^'\\])*' | "(?:\\.|[^"\\])*"
@@ -96,7 +96,8 @@ def in_shell(said: str, command: click.Command, only: Container[str] | None = No
 
 
 def told(error: DBLockError, command: click.Command | None = None) -> str:
-    """Return an error of a command, or of the one that runs, with the words of the command line."""
+    """Return the message of an error of ``command``, by default of the running command, with the
+    words of the command line."""
     named = _NAMED.get(type(error))
     if named is None:
         return str(error)
@@ -151,7 +152,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from .completion import names  # takes time, which only a shell that completes has to spend
+    from .completion import names  # here, because only a shell that completes needs it
 
     return names(ctx, incomplete)
 
@@ -167,7 +168,7 @@ name_argument = click.argument("name", callback=checked(check_name), shell_compl
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The database, and where in it dblock's tables are."""
+    """The database, and the place of dblock's tables in it."""
 
     url: str | None
     schema: str | None
@@ -205,8 +206,8 @@ class Place:
     def tell(self, *, always: bool = False) -> None:
         """Name the database on standard error.
 
-        If it is the default file, do so also where nobody watches, as under cron: each host has
-        such a file of its own, so each host would run the job.
+        If it is the default file, do so also without a terminal, as under cron: each host has such
+        a file of its own, so each host would run the job.
         """
         if always or (self.default and not sys.stderr.isatty()):
             why = "no database was given: " if self.default else ""
@@ -216,7 +217,7 @@ class Place:
     def locks(self, label: str | None = None, *, named: bool = False) -> Iterator[Locks]:
         """Yield the locks there. Create the tables in the default file, but never elsewhere.
 
-        With ``named`` standard error says which database that is.
+        With ``named`` it names the database on standard error.
         """
         from ..locks import Locks
 
@@ -242,7 +243,7 @@ class Place:
 
 
 def _identifier(what: str) -> Callable[..., object]:
-    """Return the callback for a schema or a prefix. What is blank is left to `_refuse_empty`."""
+    """Return the callback for a schema or a prefix. `_refuse_empty` refuses a blank one."""
     check = checked(partial(check_identifier, what))
 
     def callback(ctx: click.Context, param: click.Parameter, value: Any) -> object:
@@ -362,7 +363,7 @@ def database_options(command: Callable[P, T]) -> Callable[..., T]:
         trust_server: bool = False,
         **rest: Any,
     ) -> T:
-        # In a framework's own command line the place is that of its settings.
+        # In a framework's own command line the framework's settings give the place.
         ctx = click.get_current_context()
         place = ctx.find_object(Place)
         if place is None:

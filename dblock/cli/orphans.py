@@ -1,7 +1,7 @@
 """Orphans: processes whose parent has ended, and which are this process's children from then on.
 
-They come to the first process of a container, and to one that is a subreaper. If nobody waits for
-them, they stay in the table of processes as zombies when they end, until it is full.
+The first process of a container gets them, and so does a subreaper. If it does not wait for them,
+they stay in the table of processes as zombies when they end, until it is full.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 
-#: Whether this process is another program's, whose other children are not for dblock to wait for.
+#: Whether dblock runs inside another program: then it must not wait for that program's children.
 guest: ContextVar[bool] = ContextVar("guest", default=False)
 
 
 def reap(known: Callable[[int], bool] = lambda pid: False) -> None:
     """Wait for all children that have ended.
 
-    ``known`` gets the pid of each. It returns True if it has waited for that one itself.
+    ``known`` gets the pid of each. It returns True if it has waited for that process itself.
     """
     if sys.platform == "darwin" or guest.get():  # macOS has no subreapers, and no containers
         return

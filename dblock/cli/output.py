@@ -1,4 +1,4 @@
-"""Tables, and what goes to standard error."""
+"""Tables, and the messages on standard error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that nobody else may change: the default database, and a file with a URL."""
+"""Files that no other user may change: the default database, and a file with a URL."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 from ..errors import Misconfigured
 
 OTHERS_WRITE, OTHERS_USE = 0o022, 0o077
-# A group may be let in to read, as a service's that is not the file's owner.
+# The group may read the file, for example the group of a service that does not own it.
 NOT_FOR_OTHERS = 0o027
 
 
 def make(file: Path) -> None:
     """Create a file and its directory, for this user alone.
 
-    Raises Misconfigured if either belongs to somebody else. Anybody who can write to the directory
+    Raises Misconfigured if either belongs to another user. A user that may write to the directory
     could replace the file at any time. So this checks the directory first, and follows no symbolic
     link.
     """
@@ -59,7 +59,7 @@ def _make(file: Path, directory: int) -> None:
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with contextlib.suppress(FileExistsError):
         os.close(os.open(file.name, flags, 0o600, dir_fd=directory))
-    # It is never opened where it was there before: to close it would end SQLite's locks on it.
+    # An existing file is never opened: closing it would end SQLite's locks on it.
     found = os.stat(file.name, dir_fd=directory, follow_symlinks=False)
     if not stat.S_ISREG(found.st_mode):
         raise _refused(file, "is a symbolic link or not a file", "a plain file")
@@ -79,7 +79,7 @@ def _refused(path: Path, wrong: str, only: str, mend: str | None = None) -> Misc
 def read_url(path: str) -> str:
     """Return the database URL in a file.
 
-    Raises ValueError if others may read or change the file. No message shows what is in it.
+    Raises ValueError if other users may read or change the file. No message shows its content.
     """
     if not hasattr(os, "geteuid"):
         raise ValueError(

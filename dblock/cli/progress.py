@@ -1,4 +1,4 @@
-"""What ``dblock run`` says of its lock: with ``-v``, and on a terminal while it waits."""
+"""The messages of ``dblock run`` about its lock: with ``-v``, and on a terminal while it waits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..handles.lease import Lease
     from ..locks import Locks
 
-# A wait of so many seconds is not worth a line.
+# Seconds. A shorter wait is not worth a line.
 A_MOMENT = 0.5
 
 
@@ -50,11 +50,11 @@ class Progress:
 
     def _tell(self, event: LockEvent) -> None:
         name = event.name
-        # Who takes a slot has the semaphore's own name for a moment, which is not what it holds.
+        # A caller that takes a slot may hold the semaphore's own name for a moment: the turnstile.
         if not (is_slot(name, self.name) if self.slots else name == self.name):
             return
         with self._lock:
-            if self._released:  # what the keeper's thread had to tell until then comes too late
+            if self._released:  # a late event from the keeper's thread
                 return
             self._released = event.kind is Kind.RELEASED
             if event.kind is Kind.RENEWED:
@@ -66,7 +66,7 @@ class Progress:
 
     @contextlib.contextmanager
     def waiting(self, locks: Locks) -> Iterator[None]:
-        """Print once who has the lock, or that no slot is free, if that takes a while."""
+        """Print the lock's holder once, or that no slot is free, if the wait takes a while."""
         if not (self.verbose or sys.stderr.isatty()):
             yield
             return
@@ -78,7 +78,7 @@ class Progress:
             if self.slots:
                 complain(f"waiting for a slot of {self.name!r}: all are taken")
                 return
-            with contextlib.suppress(DBLockError, ValueError):  # away, or closed meanwhile
+            with contextlib.suppress(DBLockError, ValueError):  # not reached, or closed meanwhile
                 state = locks.show(self.name)
                 if not over.is_set() and state.status not in ("free", "expired"):
                     complain(f"waiting for {self.name!r}, {state.describe()}")

@@ -1,4 +1,4 @@
-"""``dblock prune``: delete what nobody needs any more."""
+"""``dblock prune``: delete records and names that are no longer needed."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class RunCommand(click.Command):
         at = args.index("--") if "--" in args else len(args)
         ours, command = args[:at], args[at + 1 :]
         ctx.meta[_COMMAND] = at < len(args)
-        ctx.ignore_unknown_options = not command  # they are the command's, without the --
+        ctx.ignore_unknown_options = not command  # without a -- they belong to the command
         super().parse_args(ctx, ours)
         if (ctx.args or not command) and not ctx.resilient_parsing:
             ctx.fail("give the command after --: dblock run NAME [OPTIONS] -- COMMAND [ARGS]...")
@@ -322,7 +322,7 @@ def _check_slots(name: str, *, shared: bool) -> None:
 
 
 def _check_several(option: str, at_least: float, slot: str | None) -> None:
-    """Refuse what makes no sense where several run at a time."""
+    """Refuse options that make no sense if several commands run at a time."""
     if slot is not None:
         raise click.UsageError(
             f"give either {option} or --once-per or --once-for: with those only one command may run"
@@ -402,10 +402,10 @@ def _record(running: Running, code: int) -> int:
 
 
 def _release(lease: Lease | Semaphore, code: int, running: Running | None = None) -> int:
-    """Record a run's end, if there is one, and give the lease back; return the exit code.
+    """Record a run's end, if there is a run, and release the lease; return the exit code.
 
-    That is the command's ``code``, unless the lease was lost, or the slot needs the record and
-    dblock could not write it.
+    It is the command's ``code``, unless the lease was lost, or the slot needs the record and dblock
+    could not write it.
     """
     recorded = code if running is None else _record(running, code)
     try:

@@ -81,7 +81,7 @@ def _reopen(locks: Locks, name: str, slot: str) -> int:
 
 
 def run_lines(run: RunState | None) -> list[tuple[str, str]]:
-    """Return what ``dblock show`` says of a job's last run."""
+    """Return the lines of ``dblock show`` about a job's last run."""
     if run is None:
         return []
     slot = f" for {printable(run.slot)}" if run.slot else ""

@@ -136,7 +136,7 @@ def _context(certificate: str, key: str | None) -> SSLContext:
 
 
 def _check_set_up(place: Place) -> None:
-    """Fail now for what stays wrong. A database that is down may come back: that is waited for."""
+    """Fail now if the set-up is wrong. A database that is down may come back, so this waits."""
     try:
         with place.locks() as locks:
             locks.last_run("dblock")  # any name: the first statement looks at the tables' version
@@ -152,7 +152,7 @@ def _locks(place: Place) -> AsyncLocks:
     from ..aio import AsyncLocks
 
     target = place.target()
-    assert not isinstance(target, Engine)  # a framework's: its command line has no dblock serve
+    assert not isinstance(target, Engine)  # only a framework has one, and no dblock serve
     locks = AsyncLocks(target, **place.there)
     if place.file is not None:
         place.file.follow(locks.sync)

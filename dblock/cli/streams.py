@@ -7,10 +7,10 @@ import sys
 
 
 def fill_closed() -> None:
-    """Let no file or socket of dblock's get the number of a closed standard stream.
+    """Keep dblock's own files and sockets from getting the number of a closed standard stream.
 
-    To write to standard output fails as before, so that no output is lost unnoticed. What would be
-    said on standard error is left out, as the user asked for.
+    Writing to standard output fails as before, so that no output is lost unnoticed. Messages for
+    standard error are dropped, as the user asked for.
     """
     for number in range(3):
         try:

@@ -1,4 +1,4 @@
-"""A URL in a file. It is read anew for each connection, because the password in it may change."""
+"""A URL in a file. It is read again for each connection, because the password in it may change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class UrlFile:
         self._complaint = ""
 
     def follow(self, locks: Locks) -> None:
-        """Let each new connection of ``locks`` have the user and the password of that moment."""
+        """Let each new connection of ``locks`` use the file's user and password of that moment."""
         if locks.dialect.one_writer:  # a database in a file has neither
             return
         from sqlalchemy.engine import make_url

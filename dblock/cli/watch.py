@@ -20,8 +20,8 @@ EVERY = 1.0
 
 
 def watch(look: Callable[[], Table], where: str) -> None:
-    """Show what ``look`` returns, every second, and the database ``where`` it looked. If that is
-    away, show that too."""
+    """Show the table from ``look``, every second, and the name of its database, ``where``. If the
+    database cannot be reached, say so."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
@@ -43,7 +43,7 @@ def watch(look: Callable[[], Table], where: str) -> None:
 
 @contextlib.contextmanager
 def _keys() -> Iterator[bool]:
-    """Get keys as they are pressed, if they come from a terminal of POSIX's; yield whether."""
+    """Read single keys from a POSIX terminal during the block; yield whether that works here."""
     try:
         import termios
         import tty
@@ -62,7 +62,7 @@ def _keys() -> Iterator[bool]:
 
 
 def _pressed(within: float, keys: bool) -> str:
-    """Return the key that is pressed within so many seconds, or ""."""
+    """Return the key that is pressed ``within`` that many seconds, or ""."""
     if not keys:
         time.sleep(within)
         return ""

@@ -1,4 +1,4 @@
-"""Celery: of several beats one sends tasks.
+"""Celery: one of several beats sends the tasks.
 
 >>> app.conf.beat_scheduler = "dblock.contrib.celery:ElectedScheduler"        # doctest: +SKIP
 >>> app.conf.dblock_election = locks.election("celery-beat")                  # doctest: +SKIP

@@ -1,10 +1,10 @@
-"""The routes of FastAPI that run once: the Response that they are given, and the one that is made.
+"""The routes of FastAPI that run once: the Response that FastAPI gives them, and their response.
 
-FastAPI makes a response of a value when the route has returned, which is after the commit. Here it
-is made before, in the same way. FastAPI has no public function for that, so this module calls its
-``serialize_response``, and reads from the scope the route and what a router has added to it.
-``tests/contrib/test_idempotency_fastapi.py`` compares each kind of route with the same one that is
-not decorated.
+FastAPI makes a response of a value when the route has returned, which is after the commit. This
+module makes it before the commit, in the same way. FastAPI has no public function for that, so this
+module calls its ``serialize_response``, and reads from the scope the route and the additions of its
+router. ``tests/contrib/test_idempotency_fastapi.py`` compares each kind of route with the same
+route without the decorator.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RawHeader = tuple[bytes, bytes]
 #: The parameter of a decorated function for FastAPI's Response.
 RESPONSE = "dblock_response"
 
-#: Newer versions write JSON at once, where the route has no class of responses of its own.
+#: Newer versions write JSON directly if the route has no response class of its own.
 _WRITES_JSON = "dump_json" in inspect.signature(serialize_response).parameters
 
 
@@ -66,7 +66,7 @@ def with_response(function: Callable[..., Any]) -> Signature:
 
 
 def _meant(annotation: Any, names: dict[str, Any]) -> Any:
-    """Return what an annotation says; a string that has no meaning at run time as it is."""
+    """Return the value of an annotation; a string that cannot be evaluated at run time as it is."""
     if not isinstance(annotation, str):
         return annotation
 
@@ -75,7 +75,7 @@ def _meant(annotation: Any, names: dict[str, Any]) -> Any:
     hinted.__annotations__ = {"it": annotation}
     try:
         meant = get_type_hints(hinted, names, include_extras=True)["it"]
-    except Exception:  # of any kind, as it is the user's string; FastAPI complains if it needs it
+    except Exception:  # the user's string may raise anything; FastAPI complains if it needs it
         return annotation
     return None if meant is NoneType else meant
 
@@ -100,7 +100,7 @@ class Injected:
     async def made(self, value: Any) -> tuple[Response, list[RawHeader], dict[str, Any]]:
         """Return the response that FastAPI makes of a value, and its headers for the record.
 
-        Headers that dependencies have set are not for the record, because they are set anew each
+        The record leaves out headers that dependencies have set, because they set them again each
         time. The rest of the record names the headers that the route has set, or deleted.
         """
         try:
@@ -148,7 +148,7 @@ def _calls(dependant: Any) -> Iterator[Any]:
 def _route(request: Request) -> Any:
     """Return the request's route, with what its router adds to it."""
     route = request.scope["route"]
-    # Newer versions leave a route as it is where its router is included.
+    # Newer versions do not copy a route when its router is included.
     included = request.scope.get("fastapi", {}).get("effective_route_context")
     return included if getattr(included, "original_route", None) is route else route
 
@@ -156,8 +156,8 @@ def _route(request: Request) -> Any:
 async def _made(route: Any, value: Any, status: int | None) -> Response:
     """Return the response that FastAPI makes of what its route returned.
 
-    ``status`` is that of FastAPI's Response, if one was set there. The headers of that are not in
-    it yet.
+    ``status`` is the status of FastAPI's Response, if the route has set one. The headers of that
+    Response are not in the result yet.
     """
     # The second field, of older versions, leaves out what models of Pydantic 1 inherit.
     field = getattr(route, "secure_cloned_response_field", route.response_field)

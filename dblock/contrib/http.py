@@ -1,4 +1,4 @@
-"""The Idempotency-Key header: what is the same in all frameworks. No I/O.
+"""The Idempotency-Key header, for all frameworks. No I/O.
 
 It follows the IETF draft "The Idempotency-Key HTTP Header Field" and RFC 9457, "Problem Details for
 HTTP APIs".
@@ -25,13 +25,13 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 HEADER = "Idempotency-Key"
-#: Tells a repeated answer from the first one.
+#: The header that marks a repeated answer.
 REPLAYED = "Idempotent-Replayed"
 KEY_MAX = 255
 BODY_MAX = 64 * 1024
 #: An answer with one of these wants the same request again, so it is not the end of a call.
 TRY_AGAIN = frozenset({401, 408, 425, 429})
-#: Headers of one connection, one moment or one session. They are set anew each time.
+#: Headers of one connection, one moment or one session. They are set again each time.
 OF_ONE_ANSWER = frozenset(
     {
         "connection",
@@ -60,7 +60,7 @@ class Answer:
     status: int
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
-    #: The words beside the status, where an application has set its own.
+    #: The reason phrase beside the status, if the application has set its own.
     reason: str | None = None
 
     @classmethod
@@ -107,7 +107,7 @@ class Answer:
 
 
 def reason_of(status: int, said: str) -> str | None:
-    """Return the words beside a status; None for those that belong to it anyway."""
+    """Return the reason phrase of a status; None for the standard one."""
     return None if said.lower() == responses.get(status, "").lower() else said
 
 
@@ -136,7 +136,7 @@ class Refused(Exception):
 
 
 class Unrecorded(Exception, Generic[Response]):
-    """The transaction is to be rolled back, and this response sent all the same."""
+    """The transaction is to be rolled back, and this response still sent."""
 
     def __init__(self, response: Response) -> None:
         super().__init__(response)
@@ -151,15 +151,16 @@ class Call:
     options: dict[str, Any] = field(default_factory=dict)
 
     def once(self, make: Callable[..., Any]) -> Any:
-        """Return what :meth:`Locks.once` makes for the key; without one, what stands for it."""
+        """Return the :meth:`Locks.once` for the key; without a key, a substitute."""
         if self.key is None:
             return nullcontext(SimpleNamespace(replayed=False, result=None, active=True))
         return make(self.key, **self.options)
 
     def refusal(self, error: DBLockError) -> Answer:
-        """Return the answer for one who has to wait, or uses a key again. Raises other errors."""
+        """Return the answer for a client that has to wait, or that uses a key again for another
+        request. Raises other errors."""
         if self.key is None or error.name != self.key:
-            raise error  # of another call, in the view itself
+            raise error  # it is about another call, in the view itself
         if isinstance(error, InProgress):
             said = "A request with this Idempotency-Key is in progress. Repeat yours later."
             return Answer.problem(409, said, ("Retry-After", "1"))
@@ -167,12 +168,12 @@ class Call:
         return Answer.problem(422, said)
 
 
-#: What :meth:`Call.refusal` is for.
+#: The errors that :meth:`Call.refusal` answers.
 REFUSALS = (InProgress, KeyReused)
 
 
 class Rules(Generic[Request]):
-    """What a decorator was told: which requests need a key, and what a call is."""
+    """A decorator's arguments: which requests need a key, and what a call is."""
 
     def __init__(
         self,
@@ -195,7 +196,7 @@ class Rules(Generic[Request]):
         self._options = {"keep": check_keep(keep), "wait": check_wait(wait)}
 
     def cover(self, method: str | None) -> bool:
-        """Whether requests with a method are made once. The others are none of our business."""
+        """Whether requests with a method run once. All others run as usual."""
         return method in self._methods
 
     def call(
@@ -220,11 +221,11 @@ class Rules(Generic[Request]):
         return made
 
     def record(self, status: int, active: bool) -> bool:
-        """Whether an answer is the end of a call, and is recorded. Else what the view did is rolled
-        back, and the answer is sent all the same.
+        """Whether an answer is the end of a call, and is recorded. Else the view's changes are
+        rolled back, and the answer is still sent.
 
-        ``active`` says that the view has left its transaction as it has to be for a record. Raises
-        Unsupported if it has not, and says that it succeeded.
+        ``active`` means that the view has left its transaction open for the record. Raises
+        Unsupported if it has not, and its answer is a success.
         """
         if active or status >= 400:
             return active and status < 500 and status not in TRY_AGAIN

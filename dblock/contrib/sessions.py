@@ -13,10 +13,10 @@ from ..errors import Unsupported
 
 @contextmanager
 def uncommitted(session: Session) -> Iterator[None]:
-    """Refuse that an idempotent view commits, before it has.
+    """Refuse a commit by an idempotent view, before it happens.
 
-    Its key would be on record without an answer: nobody could repeat the request until the key is
-    kept no longer, and what the view did afterwards would be a transaction of its own.
+    The key would be on record without an answer: the client could not repeat the request until the
+    key expires, and the view's later changes would be in a transaction of their own.
     """
 
     def refuse(committing: Session) -> None:

@@ -1,7 +1,7 @@
-"""One folder a database: its statements, and its usual driver's adapter.
+"""A folder for each database, with its statements and its usual driver's adapter.
 
-The files have the same names in each. What all have is in :mod:`.dialect`, :mod:`.waiters` and
-:mod:`.runs`.
+A file about one subject has the same name in each folder. The modules beside the folders have the
+statements that are nearly the same for all databases.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CLASSES = {"postgresql": "PostgreSQL", "mariadb": "MariaDB", "sqlite": "SQLite"
 
 
 class _Found(Mapping[str, T]):
-    """What each database has, imported when it is asked for: one process needs one of them."""
+    """An object of each database, imported at the first access: a process needs one database."""
 
     def __init__(self, find: Callable[[str], T]) -> None:
         self._find = find
@@ -49,7 +49,7 @@ def _dialect(name: str) -> type[Dialect]:
 
 
 DIALECTS: Mapping[str, type[Dialect]] = _Found(_dialect)
-#: How each is usually spoken to.
+#: The adapter of each database's usual driver.
 ADAPTERS: Mapping[str, type[Adapter]] = _Found(lambda name: _dialect(name).driver)
 
 

@@ -1,4 +1,4 @@
-"""How one driver is spoken to: connections made ready, statements sent, errors understood.
+"""The adapter of a driver: it prepares connections, sends statements, and classifies errors.
 
 A dialect has the statements, an adapter sends them. Drivers of event loops have adapters of their
 own, for the same statements; see :mod:`dblock.aio.adapters`.
@@ -20,16 +20,15 @@ from .borrowed_driver import BorrowedDriver
 from .look_alikes import recognise, refusal
 from .values import text
 
-#: A statement's rows, and how many rows it was about.
+#: A statement's rows, and how many rows it matched.
 Answer = tuple[Sequence[Sequence[Any]], int]
 
 
 class Send(Protocol):
     """Runs one statement on a connection. Raises the driver's errors.
 
-    An answer is awaited for ``within`` seconds, then the connection is ended. ``waits`` tells that
-    it may wait for others, so that there is no use in waiting for it when nobody wants its answer
-    any more.
+    It awaits the answer for ``within`` seconds, then it ends the connection. ``waits`` means that
+    the statement may wait for other transactions: a cancelled caller then does not await its end.
     """
 
     def __call__(self, query: Query[Any], within: float, waits: bool = False) -> Answer: ...
@@ -37,12 +36,12 @@ class Send(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServerSession:
-    """How the server knows one connection of dblock's own.
+    """The server's session of one of dblock's own connections.
 
-    ``server`` is the same for two connections only if they reached the same server, in the same
-    history of it. ``end`` ends the session, whatever it is at, and returns a row for as long as it
-    is there. Both are None where that cannot be told, behind a pooler for one. ``doubts`` gets what
-    the server says while it answers that makes an answer no proof.
+    ``server`` is the same for two connections only if they reached the same server, on the same
+    timeline. ``end`` ends the session, whatever it is doing, and returns a row for as long as the
+    session exists. Both are None if they are unknown, for example behind a pooler. ``doubts``
+    collects the server's warnings during a statement, after which its answer proves nothing.
     """
 
     server: str | None = None
@@ -55,35 +54,34 @@ Carry = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 def same(given: Mapping[str, Any]) -> dict[str, Any]:
-    """That of a driver with the same arguments, and the same URLs."""
+    """The :data:`Carry` of a driver with the same arguments, and the same URLs."""
     return dict(given)
 
 
 class Adapter(BorrowedDriver):
-    """The driver of dblock's own connections to one database. What they are only it knows."""
+    """The driver of dblock's own connections to one database. Only it knows their type."""
 
     #: dblock's extra that installs it.
     extra: ClassVar[str | None] = None
-    #: The other drivers that may have a user's transaction, those of event loops among them.
+    #: The other drivers that a user's transaction may have, including drivers of event loops.
     others: ClassVar[tuple[type[BorrowedDriver], ...]] = ()
-    #: By all of SQLAlchemy's names for drivers of this database: how what they connect with is
-    #: written for this one.
+    #: By SQLAlchemy's names of this database's drivers: translates their arguments to this one's.
     carried: ClassVar[Mapping[str, Carry]] = {}
     #: The longest one statement may wait before it is sent again, in seconds; None for no limit.
     longest_wait: ClassVar[float | None] = None
 
-    #: What the real server calls itself, and the statement that asks.
+    #: The real server's name in its version, and the statement that reads the version.
     real: ClassVar[str]
     named: ClassVar[Query[Any]]
-    #: Whether it is known what the server is.
+    #: Whether the server was recognised, as the real one or a trusted one.
     recognised: bool = False
-    #: Whether the server that was connected to last is a node of a cluster whose nodes lock no rows
-    #: on each other.
+    #: Whether the last connection reached a node of a cluster whose nodes do not see each other's
+    #: row locks.
     clustered: bool = False
 
     def __init__(self, timeouts: Timeouts, trust_server: bool = False) -> None:
         self.timeouts = timeouts
-        #: Whether a server that only speaks the protocol is used all the same.
+        #: Whether to use a server anyway that only speaks the protocol.
         self.trust_server = trust_server
 
     def check_process(self) -> None:
@@ -93,14 +91,14 @@ class Adapter(BorrowedDriver):
 
     @cached_property
     def borrowable(self) -> tuple[BorrowedDriver, ...]:
-        """The drivers that may have a user's transaction here."""
+        """The drivers that a user's transaction may have here."""
         return self, *(kind() for kind in self.others if kind.is_async == self.is_async)
 
     def borrowed(self, package: str, name: str = "") -> BorrowedDriver | None:
-        """Return the driver of a user's transaction; None for one that is not known.
+        """Return the driver of a user's transaction; None for an unknown one.
 
-        By the package that it is imported from, for PyMySQL may be there under mysqlclient's name.
-        Where there is none, by SQLAlchemy's name for it.
+        It is found by the package that it is imported from, because PyMySQL may be installed under
+        mysqlclient's name. Without a package it is found by SQLAlchemy's name for it.
         """
         for driver in self.borrowable:
             if driver.package == package or (not package and name in driver.drivers):
@@ -111,13 +109,15 @@ class Adapter(BorrowedDriver):
 
     @abstractmethod
     def connect_args(self) -> dict[str, Any]:
-        """Return the driver's arguments that carry out the timeouts."""
+        """Return the driver's arguments that enforce the timeouts."""
 
     def bound_connecting(self, engine: Any) -> None:
-        """Let an engine of dblock's own give up in time what its driver would go on waiting for."""
+        """Make dblock's own engine give up in time where its driver would wait longer to
+        connect."""
 
     def plain(self, url: str) -> Callable[[], Any] | None:
-        """Return what connects to a URL as SQLAlchemy does, where it takes no more than a call."""
+        """Return a function that connects to a URL as SQLAlchemy does, if one call is enough for
+        that; else None."""
         return None
 
     def unbounded(self, connection: Any) -> list[str]:
@@ -126,10 +126,10 @@ class Adapter(BorrowedDriver):
 
     @abstractmethod
     def prepare_connection(self, connection: Any) -> ServerSession:
-        """Make a fresh connection of dblock's own ready: autocommit, and what the session needs."""
+        """Prepare a new connection of dblock's own: autocommit, and the session's settings."""
 
     def prepare_migrator(self, connection: Any) -> None:
-        """Make a connection ready that holds the lock of migrations, idle for hours perhaps."""
+        """Prepare a connection that holds the lock of migrations, and may be idle for hours."""
         self.prepare_connection(connection)
 
     def set_autocommit(self, connection: Any) -> None:
@@ -145,14 +145,14 @@ class Adapter(BorrowedDriver):
         connection.close()
 
     def misconfigured(self, error: BaseException) -> bool:
-        """Return whether a failure to connect lasts until somebody changes the URL, the account or
-        the server, by what the driver raised."""
+        """Return whether a failure to connect lasts until the URL, the account or the server is
+        changed, by the driver's error."""
         return False
 
     # --- statements --------------------------------------------------------------------------
 
     def sender(self, connection: Any) -> Send:
-        """Return how statements are sent on a connection that is ready."""
+        """Return the function that sends statements on a prepared connection."""
         return partial(self.send, connection)
 
     def send(
@@ -160,7 +160,7 @@ class Adapter(BorrowedDriver):
     ) -> Answer:
         """Run one statement on a driver's connection; see :class:`Send`.
 
-        Without ``within`` it is one that is being made.
+        Without ``within`` the connection is still being made.
         """
         if within is not None:
             self.bound_reads(connection, within)
@@ -169,25 +169,25 @@ class Adapter(BorrowedDriver):
             cursor.execute(query.sql, query.params)
             rows = cursor.fetchall() if cursor.description else self.told(cursor)
             matched = cursor.rowcount
-            cursor.close()  # PyMySQL reads here what else the reply has in it
+            cursor.close()  # PyMySQL reads the rest of the reply here
         except BaseException:
             with contextlib.suppress(Exception):
-                cursor.close()  # or SQLite keeps the statement, and with it the file
+                cursor.close()  # an open cursor of SQLite would keep the statement and the file
             raise
         return rows, matched
 
     def told(self, cursor: Any) -> Sequence[Sequence[Any]]:
-        """Return what a statement that has no rows tells its client, as a row; or none."""
+        """Return the value that a statement without rows has for its client, as a row, if any."""
         return ()
 
     def ask(self, connection: Any, query: Query[Any]) -> Sequence[Any]:
-        """Run a statement that is part of making a connection ready; return its first row."""
+        """Run a statement while a connection is prepared; return its first row."""
         rows, _ = self.send(connection, query)
         return rows[0] if rows else ()
 
     @abstractmethod
     def bound_reads(self, connection: Any, seconds: float) -> None:
-        """Let the client wait no longer for an answer from now on; then it ends the connection."""
+        """Let the client await each answer for ``seconds`` from now on, then end the connection."""
 
     # --- notifications -----------------------------------------------------------------------
 
@@ -199,25 +199,25 @@ class Adapter(BorrowedDriver):
         *,
         observes: bool = False,
     ) -> str | None:
-        """Let a connection hear of tickets that begin with what is returned, and of no others; if
-        it ``observes``, also of all topics.
+        """Let a connection listen, and return its channel: it receives the notifications of tickets
+        that begin with the channel, and if it ``observes``, of all topics.
 
-        None where it cannot. As long as it is open such tickets are taken to be waited with.
-        ``token`` draws so many bytes, in hexadecimal.
+        None if it cannot listen. While it is open the database takes the waiters with such tickets
+        for alive. ``token`` returns random bytes, as many as its argument, in hexadecimal.
         """
         return None
 
     def called(self, connection: Any) -> list[tuple[str, Passed | None]]:
-        """Return the tickets called since, for a connection that can be read, and what was passed
-        on to them."""
+        """Return the tickets and topics that were notified since the last call, each with the hold
+        that was passed on to it. The caller has seen that the connection can be read."""
         raise NotImplementedError
 
     # --- the server --------------------------------------------------------------------------
 
     def recognise(self, said: str | bytes, comment: str | bytes = "") -> bool:
-        """Return whether the server is the real one, by what it says of itself.
+        """Return whether the server is the real one, by its version and its comment.
 
-        Raises Unsupported for one that is not, unless it is trusted.
+        Raises Unsupported for a look-alike, unless it is trusted.
         """
         other = recognise(text(said), self.real, text(comment))
         if other is not None and not self.trust_server:
@@ -226,5 +226,6 @@ class Adapter(BorrowedDriver):
         return other is None
 
     def precedes(self, server: str, other: str) -> bool:
-        """Whether a failover led from one server to the other, or would have."""
+        """Whether ``other`` is a later timeline of the same system as ``server``, as after a
+        failover."""
         return False

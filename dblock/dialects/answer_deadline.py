@@ -1,7 +1,8 @@
-"""A deadline for an answer in the user's transaction, for drivers that have none to be set.
+"""A deadline for an answer in the user's transaction, for drivers without a timeout of their own.
 
-A peer that acknowledges and never answers, a proxy or a stopped server, would be waited for for
-ever. So the connection is ended under the driver, which raises what it raises of a broken one.
+Such a driver would wait forever for a peer that acknowledges and never answers: a proxy, or a
+stopped server. So dblock ends the connection under the driver, which then raises its own error of a
+broken connection.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ def ended_after(
     end: Callable[[], object],
     start: Callable[[float, Callable[[], None]], Timer],
 ) -> Iterator[None]:
-    """Call ``end`` if the block takes longer; its StatementError tells that this side gave up.
+    """Call ``end`` if the block takes longer; its StatementError is then marked as timed out.
 
-    ``start`` starts a timer. Without ``seconds`` there is none.
+    ``start`` starts a timer. Without ``seconds`` there is no limit.
     """
     if seconds is None:
         yield
@@ -56,7 +57,7 @@ def ended_after(
 
 def in_loop(seconds: float, do: Callable[[], None]) -> Timer:
     """Start a timer of the running event loop."""
-    import asyncio  # whoever has a loop has it already
+    import asyncio  # here, because a process without an event loop need not import it
 
     return asyncio.get_running_loop().call_later(seconds, do)
 
@@ -67,11 +68,11 @@ def shut_down_after(seconds: float | None, connection: HasDescriptor) -> Iterato
     if seconds is None:
         yield
         return
-    # Of its own, since the driver may close its descriptor and another file get the same number.
+    # A copy of the descriptor: the driver may close its own, and another file get the same number.
     with socket.socket(fileno=os.dup(connection.fileno())) as copy:
 
         def shut_down() -> None:
-            with contextlib.suppress(OSError):  # it has just gone by itself
+            with contextlib.suppress(OSError):  # the connection has just ended by itself
                 copy.shutdown(socket.SHUT_RDWR)
 
         with ended_after(seconds, shut_down, _in_thread):
@@ -81,7 +82,7 @@ def shut_down_after(seconds: float | None, connection: HasDescriptor) -> Iterato
 def _in_thread(seconds: float, do: Callable[[], None]) -> Timer:
     timer = threading.Timer(seconds, do)
     timer.daemon = True
-    # At the interpreter's end no thread begins any more. Before 3.12 Python waits there for ever.
+    # No thread starts at the interpreter's end. Before 3.12 Python would wait forever for it.
     if not sys.is_finalizing():
         timer.start()
     return timer

@@ -1,7 +1,7 @@
-"""A driver as it has a user's transaction: all that differs between one driver and another there.
+"""A driver that has a user's transaction: everything in which drivers differ there.
 
-The statements are the same for all drivers of a database. An :class:`.Adapter` is one of these too,
-for dblock's own driver can have the user's transaction as well.
+The statements are the same for all drivers of a database. An :class:`.Adapter` is a borrowed driver
+too, because a user's transaction may have dblock's own driver.
 """
 
 from __future__ import annotations
@@ -19,41 +19,42 @@ if TYPE_CHECKING:
 
 
 class Opener(Protocol):
-    """Begins transactions of one connection of the user's."""
+    """Begins the transactions of one of the user's connections."""
 
     @property
     def kinds(self) -> Sequence[Any]:
         """The driver's types of the last answer's columns."""
 
     def open(self, query: Query[Any]) -> tuple[Sequence[Any], int] | None:
-        """Begin a transaction with a statement; return its rows, and how many it was about.
+        """Begin a transaction with a statement; return its rows, and how many rows it matched.
 
-        None, and nothing is done, where the driver has to begin it. Raises the driver's errors.
+        None, and nothing is sent, if the driver has to begin it. Raises the driver's errors.
         """
 
 
 class BorrowedDriver(ABC):
-    """Has no state: it is told by the driver's own connections and errors."""
+    """Has no state: each method asks the driver's own connection or error."""
 
     #: SQLAlchemy's names for the driver, the usual one first.
     drivers: ClassVar[tuple[str, ...]]
     #: The package that it is imported from.
     package: ClassVar[str]
-    #: Whether it is an event loop's.
+    #: Whether it is for an event loop.
     is_async: ClassVar[bool] = False
-    #: Whether its cursor can be used without what SQLAlchemy does around a statement.
+    #: Whether its cursor can be used without SQLAlchemy's work around a statement.
     plain_cursor: ClassVar[bool] = True
-    #: Whether a savepoint may be what begins a transaction. Then its release commits that.
+    #: Whether a savepoint may begin a transaction. Then its release commits the transaction.
     savepoint_begins: ClassVar[bool] = False
 
     def connection_of(self, lent: PoolProxiedConnection) -> Any:
-        """Return what the methods below are given of a connection of SQLAlchemy's."""
+        """Return the object of SQLAlchemy's connection that the methods below take."""
         return lent.driver_connection
 
     def written(self, query: Query[Any]) -> tuple[str, Any]:
-        """Return a statement and its values as the driver wants them, None for no values.
+        """Return a statement and its values in the driver's form; the values are None if there are
+        none.
 
-        Values by position belong to a statement that was compiled for this driver.
+        Positional values belong to a statement that was compiled for this driver.
         """
         return query.sql, query.params or None
 
@@ -62,16 +63,17 @@ class BorrowedDriver(ABC):
         return cursor.description is not None
 
     def opener(self, connection: Any) -> Opener | None:
-        """Return what begins this connection's transactions each with its first statement, in one
-        round trip; None where the driver begins them by itself."""
+        """Return the opener that sends this connection's BEGIN and the first statement in one round
+        trip; None if the driver begins its transactions itself."""
         return None
 
     def bounded(
         self, connection: Any, patience: float | None, within: float | None
     ) -> contextlib.AbstractContextManager[None]:
-        """Bound what a borrowed connection waits for, where no statement can say so itself.
+        """Limit a borrowed connection's waits that a statement cannot limit itself.
 
-        ``patience`` is for the lock of the whole database, ``within`` for the server's answer.
+        ``patience`` is the seconds for the lock of the whole database (SQLite), ``within`` the
+        seconds for the server's answer.
         """
         return contextlib.nullcontext()
 
@@ -80,41 +82,41 @@ class BorrowedDriver(ABC):
         """Say why nothing can be locked in the transaction of this borrowed connection."""
 
     def has_begun(self, connection: Any) -> bool:
-        """Whether the server may know of the transaction. If not, a rollback loses nothing."""
+        """Whether the server may have begun the transaction. If not, a rollback loses nothing."""
         return True
 
     def begins_late(self, connection: Any) -> bool:
-        """Whether the driver has not begun the transaction yet, and will only with a change."""
+        """Whether the driver has not begun the transaction yet, and waits for the first change."""
         return False
 
     def savepoint_problem(self, connection: Any, *, begun: bool, locking: bool) -> str | None:
         """Say why nothing can be locked within a savepoint of this borrowed connection.
 
-        ``begun`` says that SQLAlchemy's listeners begin its transactions.
+        ``begun`` means that the user's listeners begin its transactions.
         """
         return None
 
     def raised(self, error: BaseException) -> BaseException:
-        """Return what the driver itself raised, whose words are for people."""
+        """Return the driver's own error, whose message is for people."""
         return error
 
     def failed_before(self, error: BaseException) -> bool:
         """Whether a statement was refused because the transaction had failed before it.
 
-        For drivers whose connections do not tell that to :meth:`transaction_problem`.
+        For a driver whose connection does not show that to :meth:`transaction_problem`.
         """
         return False
 
     @abstractmethod
     def classify(self, error: BaseException) -> Fault | None:
-        """Reduce a driver's error to a fault, by its code; None for a defect that is not one."""
+        """Classify a driver's error by its code; None for a defect that is no database fault."""
 
     @abstractmethod
     def timed_out(self, error: BaseException) -> bool:
-        """Whether it is the client that gave the connection, or the attempt to make one, up."""
+        """Whether the client gave up on the connection, or on the attempt to connect."""
 
 
-#: Why nothing can be locked, as more than one driver has it.
+#: Reasons why nothing can be locked, for several drivers.
 CLOSED = "its connection is closed"
 AUTOCOMMIT = "its connection is in autocommit mode, so nothing stays locked"
 PIPELINE = "its connection is in pipeline mode, where answers come later; end the pipeline first"

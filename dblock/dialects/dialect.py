@@ -1,9 +1,9 @@
-"""What all databases' statements have, and where they differ in how values and names are written.
+"""The common base of all databases' statements, and how they write values and names differently.
 
-There is one lock table, one row per name. It stays between holds, because a fence may never start
-again, and because rows that come and go make InnoDB deadlock and row lockers miss. A row is free
-when its token is NULL or its expiry has passed. Only the row of a name that was not used for long
-is deleted (:mod:`.retiring`).
+There is one lock table with one row per name. The row stays between holds, because a fence may
+never start again, and because inserting and deleting rows would make InnoDB deadlock, and a row
+lock miss the row. A row is free when its token is NULL or its expiry has passed. Only the row of a
+name that was not used for long is deleted (:mod:`.retiring`).
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from ..protocol.timing import Timing
 from .adapter import Adapter
 from .values import UNPLACED, Values, text, utc
 
-# A state's columns.
+# The number of :attr:`Dialect.columns`.
 _COLUMNS = 8
 
 
-#: A statement as SQLAlchemy's text() has it, and its parameters.
+#: A statement for SQLAlchemy's text(), and its parameters.
 Bound = tuple[str, dict[str, str]]
 
 
 class Dialect(Values, Statements):
     """One database's statements over the tables ``{schema}.{prefix}...``, and its adapter.
 
-    Nothing else in dblock asks for a database's name.
+    Code that runs statements asks a dialect's attributes, and never branches by a database's name.
     """
 
     #: SQLAlchemy's names for this database.
@@ -53,29 +53,32 @@ class Dialect(Values, Statements):
     #: The adapter of the usual driver.
     driver: ClassVar[type[Adapter]]
 
-    #: A number is as it was written, not as its column's type says: a whole one has 64 bits, and
-    #: any other is a double.
+    #: Whether a number has the type of the written value, not of its column: a whole number has 64
+    #: bits, any other is a double.
     dynamic_types: ClassVar[bool] = False
 
-    #: What a transaction did to tables is undone with it.
+    #: Whether rolling back a transaction undoes its changes of tables.
     undoes_ddl: ClassVar[bool] = True
-    #: What a statement in a user's transaction begins with that may lock a row, as one that only
-    #: reads does under SERIALIZABLE: it is to judge by the newest row, if the level lets it.
+    #: Begins a statement in a user's transaction that may lock a row (under SERIALIZABLE a
+    #: statement that only reads does too): it lets the statement use the newest row, if the level
+    #: allows it.
     newest: ClassVar[str] = ""
 
     #: The seconds to a row's expiry.
     remaining: ClassVar[str]
-    #: Whether that is still to come.
+    #: Whether a row has not expired.
     lasting: ClassVar[str]
-    #: The server's clock, in UTC where the database keeps no zone; ``age`` seconds before it; and
-    #: so many seconds later, which :meth:`shift` makes a parameter of.
+    #: The server's clock, in UTC if the database stores no zone.
     clock: ClassVar[str]
+    #: The time ``age`` seconds before it.
     ago: ClassVar[str]
+    #: The time some seconds after it. :meth:`shift` makes the seconds a parameter.
     later: ClassVar[str]
 
-    #: Of the table ``s`` with the identity, what :class:`.Place` has; nothing that it does not.
+    #: By fields of :class:`.Place`: SQL over the table ``s`` that has the identity. A database
+    #: leaves out the fields that it does not have.
     found: ClassVar[dict[str, str]]
-    #: Ends a look in a user's transaction that must not be the beginning of its snapshot.
+    #: Ends a read in a user's transaction that must not take the transaction's snapshot.
     locking: ClassVar[str] = ""
 
     def __init__(
@@ -89,7 +92,7 @@ class Dialect(Values, Statements):
         self._name_tables()
 
     def _name_tables(self) -> None:
-        """Name the tables as statements do."""
+        """Set the tables' names for the statements."""
         self.lock_table = self._named("lock")
         self.applied_table = self._named("applied")
         self.once_table = self._named("once")
@@ -97,8 +100,9 @@ class Dialect(Values, Statements):
         self.waiter_table = self._named("waiter")
         self.run_table = self._named("run")
         self.schema_table = self._named("schema")
-        #: Whether the statement's tables are these: a user's transaction may be anywhere. Where
-        #: that is not known it finds nothing, and who sent it looks around.
+        #: Whether the statement's tables are these, because a user's transaction may be in another
+        #: database. While the place is unknown this is false: the statement matches no row, and
+        #: its caller finds out where it is.
         self.here = self._is_here()
 
     @property
@@ -106,8 +110,8 @@ class Dialect(Values, Statements):
         return self.adapter.longest_wait
 
     def table(self, name: str) -> str:
-        """Return a table's name, quoted for this database, and qualified as far as is known: for
-        people, and for who has the session's own idea of where it is."""
+        """Return a table's name, quoted for this database. It is qualified if the schema is known;
+        else the session's own search path decides. For people, and for the user's sessions."""
         return self.placed(self._named(name))
 
     def _named(self, name: str) -> str:
@@ -116,7 +120,7 @@ class Dialect(Values, Statements):
         return f"{self.quote(schema) if schema else UNPLACED}.{self.quote(self.prefix + name)}"
 
     def placed(self, sql: str) -> str:
-        """Return a statement in which the place of the tables was not known."""
+        """Return a statement with the place of the tables, which was unknown when it was made."""
         place = self.place
         if UNPLACED not in sql:
             return sql
@@ -128,7 +132,7 @@ class Dialect(Values, Statements):
         return f'"{identifier}"'
 
     def literal(self, said: str) -> str:
-        """Return a text as it is written in a statement, in any session."""
+        """Return a text as a SQL literal that means the same in every session."""
         return "'" + said.replace("'", "''") + "'"
 
     # --- where the tables are ----------------------------------------------------------------
@@ -137,7 +141,7 @@ class Dialect(Values, Statements):
         made = copy.copy(self)
         made.former_place, made.place = self.place or self.former_place, place
         made._name_tables()
-        derived = [  # texts that are made of the tables' names
+        derived = [  # statements that contain the tables' names
             name
             for name in vars(self) | vars(made)
             if isinstance(getattr(type(self), name, None), cached_property)
@@ -172,7 +176,8 @@ class Dialect(Values, Statements):
         return Found(schema, Place(text(identity[0]), **told, clustered=self.adapter.clustered))
 
     def _is_here(self, reading: str = "") -> str:
-        """Compare the table with the identity with the place, ``reading`` it in some mode."""
+        """Compare the identity in the table with the place's; ``reading`` is the lock mode of that
+        read."""
         place = self.place
         if place is None:
             return "1 = 0"
@@ -185,7 +190,7 @@ class Dialect(Values, Statements):
         return f"EXISTS (SELECT 1 FROM {self.schema_table} AS s WHERE {where}{reading})"
 
     def privileges(self, role: str) -> tuple[str, ...]:
-        """Return the statements that give a role what it needs."""
+        """Return the statements that grant a role its rights."""
         return tuple(
             f"GRANT {rights} ON {table} TO {role};" for table, rights in self.rights().items()
         )
@@ -204,17 +209,17 @@ class Dialect(Values, Statements):
 
     @property
     def floor(self) -> str:
-        """The fence above which a new row begins: no row that was deleted had a larger one.
+        """The fence above which a new row begins: no deleted row had a larger one.
 
-        To be read by who sees, in the same snapshot, that there is no row.
+        A statement must read it in the same snapshot in which it sees that the name has no row.
         """
         return f"COALESCE((SELECT fence FROM {self.lock_table} WHERE lock_name = ''), 0)"
 
-    # --- looking at names --------------------------------------------------------------------
+    # --- reading names -----------------------------------------------------------------------
 
     @property
     def complete(self) -> str:
-        """What else has to be there for a name to be, as more of a condition."""
+        """A further condition, which begins with AND: MariaDB's guard row must exist too."""
         return ""
 
     def look(self, *names: str) -> Query[list[LockRow]]:
@@ -258,55 +263,57 @@ class Dialect(Values, Statements):
 
     @property
     def columns(self) -> str:
-        """A row's."""
+        """The columns of a name's row."""
         return f"lock_name, fence, token, owner, acquired_at, expires_at, {self.remaining}, readers"
 
-    # --- the place in the queue --------------------------------------------------------------
+    # --- the position in the queue -----------------------------------------------------------
 
     @property
     @abstractmethod
     def ahead(self) -> str:
-        """How many stand in the queue before the ticket, or before one who only comes now."""
+        """The number of waiters before the ticket, or before a requester that has not joined."""
 
     @property
     @abstractmethod
     def enqueued(self) -> str:
-        """Whether the ticket stands in the queue."""
+        """Whether the ticket is in the queue."""
 
     @abstractmethod
     def is_available(self, ahead: str) -> str:
-        """Whether the name is free for one with so many before it: a release sets the expiry too.
+        """Whether the name is free for a requester with ``ahead`` waiters before it.
 
-        One that only cleared the token, by the code of an earlier version, keeps it for nobody.
+        A release sets the expiry to its own time, from which a free name is kept for each waiter
+        for the grace. A release by an earlier version's code only cleared the token: such a name,
+        whose expiry is still to come, is kept for no waiter.
         """
 
     @property
     def position_columns(self) -> str:
-        """Where the ticket stands, and whether it is its turn."""
+        """The ticket's position, and whether it is its turn."""
         return f"CASE WHEN {self.enqueued} THEN {self.ahead} END, {self.is_available(self.ahead)}"
 
     # --- the keys of applied changes ---------------------------------------------------------
 
     @abstractmethod
     def apply(self, key: str) -> Query[int]:
-        """Record a key, in the user's transaction; no row when it is recorded already."""
+        """Record a key, in the user's transaction; it matches no row if the key is recorded."""
 
     @abstractmethod
     def unapply(self, key: str) -> Query[int]:
-        """Take back a key that this transaction has recorded."""
+        """Delete a key that this transaction has recorded."""
 
     # --- the gates of other databases --------------------------------------------------------
 
     @abstractmethod
     def gate(self, table: str, name: str, fence: int) -> Query[int]:
-        """Lock a name's row of the ``table``, in the user's transaction; return the largest fence
-        that it has seen, this one included."""
+        """Lock a name's row of the ``table``, in the user's transaction; raise its fence to this
+        one, and return it: the largest fence that has passed."""
 
     # --- calls that are made once ------------------------------------------------------------
 
-    #: How many seconds later it is, as the parameter ``keep``, by the clock in a user's session.
+    #: The time ``keep`` seconds (a parameter) after the clock, in a user's session.
     kept_until: ClassVar[str]
-    #: A key, and a result, as a parameter in a user's session.
+    #: The parameters of a key and a result in a user's session.
     exact_key: ClassVar[str]
     exact_result: ClassVar[str]
 
@@ -349,53 +356,54 @@ class Dialect(Values, Statements):
         )
 
     def drop_functions(self) -> tuple[str, ...]:
-        """Return the statements that drop them, where there are any."""
+        """Return the statements that drop the lock functions, if the database has any."""
         return ()
 
     def drop_gate(self) -> tuple[str, ...]:
-        """Return the statements that drop their table, with its fences, where they made it."""
+        """Return the statements that drop the functions' table of fences, if they created it."""
         return ()
 
     def find_functions(self) -> str | None:
-        """Return the question which are there, and whether each is as this code makes it.
+        """Return the query for the lock functions, and whether each is as this code creates it.
 
-        None where there can be none.
+        None if the database has no lock functions.
         """
         return None
 
     def migration_settings(self) -> tuple[str, ...]:
-        """Return statements after which a migration does not wait long for those who use a table.
+        """Return statements after which a migration does not wait long for users of a table.
 
-        Everybody else waits behind it. What somebody has set stays.
+        All other statements on the table wait behind the migration. A limit that is set stays.
         """
         return ()
 
     def migration_place(self) -> tuple[str, ...]:
-        """Return questions, of one value each, that tell where unqualified tables are.
+        """Return queries, of one value each, that show where unqualified tables are.
 
-        They are asked on a user's connection. None of them takes a snapshot.
+        They run on a user's connection. None of them takes a snapshot.
         """
         return ()
 
     def go_to_place(self, found: tuple[str | None, ...]) -> tuple[Bound, ...]:
-        """Return the statements that take a connection there, by the answers."""
+        """Return the statements that take a connection to the place that the queries ``found``."""
         return ()
 
     def look_at_place(
         self, found: tuple[str | None, ...]
     ) -> tuple[tuple[Bound, ...], tuple[Bound, ...]]:
-        """Return statements before a look and after it, where a connection must not stay there."""
+        """Return the statements before and after a read at the place that the queries ``found``,
+        for a connection that must not stay there."""
         return (), ()
 
     def migration_mutex(self, name: str) -> tuple[str, ...]:
         """Return the statements of one try for the lock of migrations, which needs no table.
 
-        The last one's only value tells whether it is had. It ends with its connection.
+        The last one's only value tells whether the session has it now. It ends with the connection.
         """
         raise NotImplementedError(f"{self.name} has none: a file is locked")
 
     def migration_holder(self, name: str) -> str:
-        """Return the statement that tells the session which has that lock, and whose that is.
+        """Return the statement that reads the session that has that lock, and its user.
 
         Either may be unknown.
         """
@@ -403,7 +411,7 @@ class Dialect(Values, Statements):
 
 
 def read_grant(reply: Reply) -> Granted | None:
-    """Read the fence and the seconds to the expiry, where a grant has either or neither."""
+    """Read the fence and the seconds to the expiry from the first columns; None without a grant."""
     if not reply.rows or reply.rows[0][0] is None:
         return None
     fence, remaining, *_ = reply.rows[0]
@@ -411,30 +419,30 @@ def read_grant(reply: Reply) -> Granted | None:
 
 
 def read_slot(reply: Reply) -> Granted | None:
-    """Read the same, and behind it the name of what was granted."""
+    """Read a grant as :func:`read_grant` does, and the slot's name from the third column."""
     granted = read_grant(reply)
     return None if granted is None else granted._replace(name=text(reply.rows[0][2]))
 
 
 def read_join(reply: Reply) -> Granted | Queued | None:
-    """Read what became of joining the queue: three columns are about a grant, as with
-    :func:`read_grant`, then comes the row, and where the ticket stands, if it does."""
+    """Read the reply to a join: three columns of a grant, as in :func:`read_grant`, then the name's
+    row and the ticket's position, if it is in the queue."""
     return read_grant(reply) or read_joined(reply)
 
 
 def read_joined(reply: Reply) -> Queued | None:
-    """Read that, where it is known not to be a grant."""
+    """Read the reply to a join that is known not to be a grant."""
     queued = read_queued(reply.rows[0][3:]) if reply.rows else None
     return None if queued is None or queued.position.ahead is None else queued
 
 
 def read_fence(reply: Reply) -> int:
-    """Read the only value there is, a fence."""
+    """Read the reply's only value, a fence."""
     return int(reply.rows[0][0])
 
 
 def read_attached(reply: Reply) -> int | None:
-    """Read the fence of the hold that goes on, in the first column."""
+    """Read the fence of the hold that was attached, from the first column."""
     return int(reply.rows[0][0]) if reply.rows else None
 
 
@@ -452,7 +460,7 @@ def read_record(reply: Reply) -> Record | None:
 
 
 def read_row_lock(reply: Reply) -> RowOutcome:
-    """Read whether a row came back, as it does when it is locked."""
+    """Read whether the row was locked: then the reply has it."""
     return RowOutcome(bool(reply.rows))
 
 
@@ -479,7 +487,7 @@ def _look_queued(reply: Reply) -> Queued | None:
 
 
 def read_queued(columns: Sequence[Any]) -> Queued:
-    """Read a row, and behind it where a ticket stands."""
+    """Read a name's row, and behind it a ticket's position."""
     ahead, free, *clock = columns[_COLUMNS:]
     position = QueuePosition(None if ahead is None else int(ahead), bool(free), *clock)
     return Queued(_row(columns[:_COLUMNS]), position)

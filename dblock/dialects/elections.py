@@ -1,8 +1,9 @@
-"""The statements over what a leader tells, nearly the same for all databases.
+"""The statements over the value that a leader publishes, nearly the same for all databases.
 
-A name has one row in the table of values, under the fence of the hold that wrote it. It counts
-while that hold is there: so nobody has to delete it when another begins. The limit of a semaphore
-(:mod:`.slots`) is there with the fence 0: a name with one is no election's, and its limit stays.
+A name has one row in the table of values, with the fence of the hold that wrote it. The value
+counts while that hold lasts, so it need not be deleted when another hold begins. A semaphore's
+limit (:mod:`.slots`) is in the same table with the fence 0: its name is no election's, and an
+election does not overwrite it.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from .values import utc
 
 
 class ElectionStatements(Dialect):
-    """The hold's row is only read, so a leader's own renewals are not held up."""
+    """They only read the hold's row, so they do not delay the leader's own renewals."""
 
-    #: What else a statement that has written a value tells, after the fence.
+    #: Further columns, after the fence, that a statement returns which has written a value.
     written: ClassVar[str] = ""
 
     def write_value(self, name: str, token: str, fence: int, value: str) -> Query[bool]:
-        # That no later hold has written is asked of the row itself, when it is locked.
+        # The upsert's condition, which is evaluated with the row locked, keeps a later hold's
+        # value.
         changes = ", ".join(
             f"{column} = excluded.{column}" for column in ("fence", "value", "written_at")
         )
@@ -43,7 +45,7 @@ class ElectionStatements(Dialect):
 
     @property
     def proven(self) -> str:
-        """Select the row of a value; none if the token has no unexpired hold."""
+        """Select the value's row to write; none if the token has no unexpired hold."""
         return f"""SELECT lock_name, fence, {self.parameter("value")}, {self.clock}
             FROM {self.lock_table}
             WHERE lock_name = {self.name_parameter} AND token = {self.parameter("token")}
@@ -54,7 +56,7 @@ class ElectionStatements(Dialect):
 
     @property
     def vouched(self) -> str:
-        """What else has to be true of a hold ``l`` that is believed, as more of a condition."""
+        """A further condition for believing a hold ``l``, which begins with AND."""
         return ""
 
     def leader(self, name: str) -> Query[Leader | None]:

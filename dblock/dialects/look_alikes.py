@@ -1,6 +1,6 @@
 """Servers that speak PostgreSQL's or MySQL's protocol, and are neither PostgreSQL nor MariaDB.
 
-dblock recognises them by what ``version()`` says.
+dblock recognises them by the result of ``version()``.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ _LOOK_ALIKES = {"PostgreSQL": POSTGRESQLS, "MariaDB": MYSQLS}
 
 
 def recognise(said: str, real: str, comment: str = "") -> LookAlike | None:
-    """Return what a server is that says ``said`` of itself. Return None for the ``real`` one."""
+    """Return the look-alike whose version is ``said``; None if it is the ``real`` server."""
     known = _known(said, real)
     if known is not None or real in said:
         return known

@@ -1,8 +1,8 @@
 """The statements that retire names, nearly the same for all databases.
 
-The floor is the fence of the row with the empty name, which no user's name is. It has no token, no
-queue and no times, so whoever looks for leases or waiters does not come across it, and before all
-other names, so whoever goes through these does not either.
+The floor is the fence of the row with the empty name, which is never a user's name. That row has no
+token, no queue and no times, so no statement takes it for a lease or a waiter. And it sorts before
+all other names, so a statement that pages through the names skips it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from ..protocol.steps import Query, Reply
 from .dialect import Dialect
 from .values import text
 
-# So many names are looked at in one statement, and deleted in one transaction at most.
+# Names that one statement reads, and that one transaction deletes at most.
 PAGE = 1000
 
 
 class RetiringStatements(Dialect):
-    """Names go by pages, in the order of the primary key, so no statement reads a whole table."""
+    """They retire names page by page, in the primary key's order, so none reads a whole table."""
 
     @property
     def unused(self) -> str:
-        """Whether a name is. A row without times was never granted: nothing is lost with it."""
+        """Whether a name is unused. A row without times was never granted: it may be deleted."""
         return (
             "waiters IS NULL AND (expires_at IS NULL "
             f"OR expires_at < {self.ago} AND acquired_at < {self.ago})"

@@ -1,4 +1,4 @@
-"""The statements over the record of jobs' runs, nearly the same for all databases; and pruning."""
+"""The statements over the records of jobs' runs, nearly the same for all databases; and pruning."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..protocol.steps import Query, Reply
 from .dialect import Dialect, read_fence
 from .values import text, utc
 
-# One statement deletes so many rows, so that it ends within the server's limit for one.
+# Rows that one statement deletes at most, so that it ends within the statement timeout.
 PRUNED_AT_ONCE = 1000
 
 
 class RunStatements(Dialect):
-    """A run's row is written by who holds the job's lease, and found by that hold's fence."""
+    """The holder of the job's lease writes a run's row, and finds it by the hold's fence."""
 
-    #: What ends a statement that must be on disk before it is told.
+    #: Ends a statement that must be on disk before the client learns of it.
     durably: ClassVar[str] = ""
 
     def now(self) -> Query[datetime]:
@@ -43,7 +43,7 @@ class RunStatements(Dialect):
         )
 
     def startable(self, fence: str) -> str:
-        """Whether a run under ``fence`` may begin where the row has the record of another."""
+        """Whether a run under ``fence`` may replace another run's record in the row."""
         return f"""(run.fence < {fence} AND NOT
             (run.slot <> '' AND run.exit_status IS NOT NULL AND run.exit_status = 0))"""
 
@@ -138,7 +138,7 @@ class RunStatements(Dialect):
     def prune_values(self, age: float) -> Query[int]:
         named = f"""EXISTS (SELECT 1 FROM {self.lock_table} AS l
             WHERE l.lock_name = found.lock_name)"""
-        # The limit of a semaphore, which no hold has written, stays: its slots have other names.
+        # A semaphore's limit has the fence 0 and stays: its slots have other names than the value.
         old, command = f"written_at < {self.ago}", commands.PruneValues(age)
         only = f"AND fence > 0 AND NOT {named}"
         return self._prune(self.value_table, "lock_name", old, command, only=only)
@@ -154,7 +154,7 @@ class RunStatements(Dialect):
         | commands.PruneValues,
         only: str = "",
     ) -> Query[int]:
-        # That they are old is said twice: a row that was found may have begun anew since.
+        # The condition is in it twice: a row that the subquery found may have been renewed since.
         return Query(
             f"""DELETE FROM {table} WHERE {old} AND ({key}) IN (SELECT {key} FROM (
                 SELECT {key} FROM {table} AS found WHERE {old} {only} LIMIT {PRUNED_AT_ONCE}

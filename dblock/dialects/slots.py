@@ -1,10 +1,10 @@
 """The slots of a semaphore: names with a number, and a limit beside them.
 
-The limit is in the table of values, with the fence 0, which no hold has. A name whose value has
-another fence is that of an election, and never a semaphore's.
+The limit is in the table of values, with the fence 0, which no hold has. A value with another fence
+belongs to an election; its name is never a semaphore's.
 
 The slots of ``api`` are ``api#1``, ``api#2`` and so on. Each is a name like any other, with a row
-and a fence of its own. Who waits for a slot takes the name ``api`` itself first: the turnstile.
+and a fence of its own. A waiter for a slot first takes the name ``api`` itself: the turnstile.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from .dialect import Dialect, read_grant, read_queued, read_slot
 
 
 class SlotStatements(Dialect):
-    """What of them is nearly the same for all databases."""
+    """The statements over slots, nearly the same for all databases."""
 
-    #: What ends a statement that must be on disk before it is told.
+    #: Ends a statement that must be on disk before the client learns of it.
     durably: ClassVar[str] = ""
-    #: What ends the statement that writes a limit where there is one, to leave that.
+    #: Ends the statement that writes a limit: an existing limit stays.
     keeps_limit: ClassVar[str] = "ON CONFLICT (lock_name) DO NOTHING"
 
     @property
     def replaces_limit(self) -> str:
-        """The same, to replace it."""
+        """Ends the statement that writes a limit: an existing limit is replaced."""
         return f"""ON CONFLICT (lock_name)
             DO UPDATE SET value = excluded.value, written_at = excluded.written_at
             WHERE {self.value_table}.fence = 0"""
@@ -39,11 +39,11 @@ class SlotStatements(Dialect):
     @property
     @abstractmethod
     def anybodys(self) -> str:
-        """Whether a name is free for who only comes now."""
+        """Whether a name is free for a requester that has not joined its queue."""
 
     @property
     def admits(self) -> str:
-        """Whether a semaphore has this limit, and a turnstile that is passed."""
+        """Whether a semaphore has this limit, and a turnstile that lets the requester pass."""
         name, value = self.name_parameter, self.parameter("value")
         return f"""(SELECT value FROM {self.value_table} WHERE lock_name = {name} AND fence = 0)
                 = {value}
@@ -51,13 +51,13 @@ class SlotStatements(Dialect):
 
     @property
     def barrier(self) -> str:
-        """Select the turnstile's row if that keeps out who asks."""
+        """Select the turnstile's row if the turnstile keeps the requester out."""
         name = self.name_parameter
         return f"SELECT 1 FROM {self.lock_table} WHERE lock_name = {name} AND {self.keeps_out}"
 
     @property
     def keeps_out(self) -> str:
-        """Whether others have the turnstile, or come first there, by its row."""
+        """Whether by its row another token has the turnstile, or others come first there."""
         turnstile = self.parameter("turnstile")
         return f"NOT {self.anybodys} AND (token IS NULL OR token <> {turnstile})"
 
@@ -89,7 +89,8 @@ class SlotStatements(Dialect):
     @cached_property
     @abstractmethod
     def _grant_slot(self) -> str:
-        """The statement that takes the first slot that is free; fence, seconds, and its name."""
+        """The statement that takes the first free slot; it returns the fence, the remaining seconds
+        and the slot's name."""
 
     @cached_property
     @abstractmethod
@@ -97,16 +98,16 @@ class SlotStatements(Dialect):
         """The statement that takes the ``slot``."""
 
     def read_known_slot(self, reply: Reply, ttl: float) -> Granted | None:
-        """Read the fence and the seconds to the expiry from what comes back of that."""
+        """Read the fence and the seconds to the expiry from that statement's reply."""
         return read_grant(reply)
 
     @property
     def slot_patience(self) -> float | None:
-        """How long it may wait for others: not for a slot that they are taking."""
+        """Seconds that it may wait for locks: not for a slot that another session is taking."""
         return self.patience
 
     def slot_parameters(self, command: commands.GrantSlot) -> dict[str, object]:
-        """Return its parameters."""
+        """Return the parameters of the statements that take a slot."""
         return {
             "name": self.key(command.name),
             "limit": command.limit,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-#: Stands in a statement for where the tables are, as long as that is not known; see
-#: :meth:`.Dialect.placed`, without which no server takes it.
+#: Stands in a statement for the schema of the tables while that is unknown. :meth:`.Dialect.placed`
+#: replaces it; a server refuses a statement that still contains it.
 UNPLACED = "\0"
 
 
 class Values:
-    """What differs in that from database to database."""
+    """How one database writes keys and parameters."""
 
-    #: How long a statement waits for others' locks where it says nothing of it, as in
-    #: :class:`~..protocol.steps.Query`.
+    #: Seconds that a statement waits for locks of other transactions if it sets no limit itself, as
+    #: in :class:`~..protocol.steps.Query`.
     patience: ClassVar[float | None] = None
 
     #: The parameter ``name`` in the driver's style.
@@ -30,12 +30,12 @@ class Values:
 
 
 def text(key: str | bytes) -> str:
-    """Return a lock name from how a database stores it."""
+    """Return a lock name from the form in which a database stores it."""
     return key.decode() if isinstance(key, bytes) else key
 
 
 def utc(value: Any) -> datetime | None:
-    """Return a moment from how a driver returns it."""
+    """Return a moment from the form in which a driver returns it."""
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
     if value is None:

@@ -15,12 +15,12 @@ from .values import text, utc
 
 
 class WaiterStatements(Dialect):
-    """A waiter's row belongs to its waiter alone: it is in the way of nobody, and proves nothing.
+    """Only the waiter itself writes its row, which blocks no other session, and proves nothing.
 
-    It is believed until it expires, and removed by whoever comes across it then.
+    Readers of the table believe it until it expires. Any process may delete it after that.
     """
 
-    #: The end of an INSERT that updates the row where it is there already.
+    #: The end of an INSERT that updates an existing row.
     upsert: ClassVar[str] = (
         "ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, holds = excluded.holds"
     )
@@ -109,7 +109,7 @@ class WaiterStatements(Dialect):
         )
 
     def _lasts(self, table: str) -> str:
-        """Whether the row of a table lasts."""
+        """Whether a row of ``table`` has not expired."""
         return self.lasting.replace("expires_at", f"{table}.expires_at")
 
 

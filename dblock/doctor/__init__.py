@@ -1,7 +1,7 @@
-"""The doctor looks for whatever in a database's set-up breaks a promise or surprises people.
+"""The doctor checks a database's set-up for settings that break a promise or surprise people.
 
-Each database has a module of checks. A check is a function from the patient to findings. If it
-lacks a right to look, its finding says so.
+Each database has a module of checks. A check is a function from the patient to findings. If its
+role may not read something, its finding says so.
 """
 
 from __future__ import annotations

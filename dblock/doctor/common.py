@@ -13,9 +13,9 @@ from ..system import clock
 from .finding import Check, Finding, Look, Patient, note, ok, wrong
 
 TABLES = ("lock", "guard", "applied", "once", "value", "run")
-# Clocks that NTP keeps differ by less.
+# Seconds. Clocks that NTP keeps differ by less.
 CLOCKS_MAY_DIFFER = 1.0
-# A clock that NTP slews goes wrong by less than that while the doctor looks.
+# Seconds. A clock that NTP slews goes wrong by less during the doctor's checks.
 CLOCK_MAY_STEP = 0.1
 
 
@@ -74,7 +74,7 @@ def look(patient: Patient) -> Look:
 
 
 def clock_steps(patient: Patient) -> Iterator[Finding]:
-    """Check whether the server's clock has gone as far as ours since the first look."""
+    """Check whether the server's clock has advanced as far as ours since the first look."""
     last, first = look(patient), patient.looks[0]
     went = (last.there - first.there).total_seconds()
     least, most = last.before - first.after, last.after - first.before
@@ -90,7 +90,7 @@ def clock_steps(patient: Patient) -> Iterator[Finding]:
 
 
 def clock_set_back(patient: Patient) -> Iterator[Finding]:
-    """Check whether a lease was granted later than what the server's clock says now."""
+    """Check whether a lease was granted later than the server's clock now."""
     dialect = patient.dialect
     try:
         ((now, newest),) = patient.ask(

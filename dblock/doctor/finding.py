@@ -1,4 +1,4 @@
-"""What a check gets, and what it can find."""
+"""A check's argument, the patient, and its results, the findings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the server's clock said, between two moments of this host's monotonic clock."""
+    """A reading of the server's clock, between two moments of this host's monotonic clock."""
 
     there: datetime
     before: float
@@ -53,9 +53,9 @@ class Ask(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """A database. ``ask`` runs a statement on a connection of dblock's own.
+    """A database. ``ask`` runs a statement on one of dblock's own connections.
 
-    ``looks`` are what its clock has said so far.
+    ``looks`` are the readings of its clock so far.
     """
 
     dialect: Dialect

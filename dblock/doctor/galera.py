@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..dialects.values import text
 from .finding import Finding, Patient, note, ok, wrong
 
-#: With fewer, the nodes that are left when one is lost are no majority.
+#: Nodes. With fewer, the nodes that remain after the loss of one are no majority.
 SURVIVES = 3
 #: This bit of wsrep_sync_wait is for SELECT.
 READS = 1

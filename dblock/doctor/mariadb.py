@@ -11,9 +11,9 @@ from .common import TABLES
 from .finding import RESTORE_KEY, Check, Finding, Patient, note, ok, trusted, wrong
 from .mariadb_replication import replication
 
-# From this version on dblock's statements can tell a server not to insist on a snapshot.
+# From this version on dblock's statements can switch innodb_snapshot_isolation off.
 SPARED = (11, 4, 2)
-# With less, connections end that are idle between two renewals.
+# Seconds. With less, the server ends connections that are idle between two renewals.
 SHORT_WAIT = 60
 
 
@@ -87,10 +87,10 @@ def rollbacks(patient: Patient) -> Iterator[Finding]:
 
 
 def _insists(patient: Patient) -> bool:
-    """Whether the server lets no transaction change what is newer than its snapshot."""
+    """Whether the server refuses a transaction's change of a row newer than its snapshot."""
     values = patient.ask(
         "SELECT variable_value FROM information_schema.global_variables "
-        "WHERE variable_name = 'innodb_snapshot_isolation'"  # which not every server has
+        "WHERE variable_name = 'innodb_snapshot_isolation'"  # not every server has it
     )
     return any(value == "ON" for (value,) in values)
 

@@ -188,7 +188,7 @@ def index(patient: Patient) -> Iterator[Finding]:
 
 
 def arrivals(patient: Patient) -> Iterator[Finding]:
-    """Check the triggers that tell of rows from another server: when they are fired."""
+    """Check that the triggers which notice rows from another server are enabled as they must be."""
     dialect = patient.dialect
     if patient.ask("SELECT to_regclass(%(lock)s) IS NULL", lock=dialect.table("lock")) == [(True,)]:
         return
@@ -336,7 +336,7 @@ def rights(patient: Patient) -> Iterator[Finding]:
 
 
 def functions(patient: Patient) -> Iterator[Finding]:
-    """Check that the SQL functions, where there are any, are those of this version."""
+    """Check that the SQL functions, if there are any, are of this version."""
     found = patient.ask(patient.dialect.find_functions() or "SELECT WHERE false")
     if not found:
         return

@@ -56,7 +56,7 @@ def replication(patient: Patient) -> Iterator[Finding]:
 
 
 def _asynchronous(standbys: int, *, patroni: bool) -> Iterator[Finding]:
-    """Tell of standbys that nobody waits for."""
+    """Report standbys that no commit waits for."""
     if not standbys:
         yield ok("replication", "no standby is connected")
     elif patroni:

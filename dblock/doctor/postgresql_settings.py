@@ -16,7 +16,7 @@ def settings(patient: Patient, *names: str) -> dict[str, str]:
 
 
 def reset(patient: Patient, name: str, wanted: str) -> str:
-    """Return the statements that undo a setting where it was made."""
+    """Return the statements that undo a setting at its source: role, database or server."""
     ((source, database),) = patient.ask(
         "SELECT source, pg_catalog.quote_ident(current_database()) FROM pg_settings "
         "WHERE name = %(name)s",

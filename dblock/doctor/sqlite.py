@@ -1,4 +1,4 @@
-"""The checks for SQLite: the file, and where it is."""
+"""The checks for SQLite: the file and its file system."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from .common import TABLES
 from .finding import RESTORE_KEY, Check, Finding, Patient, note, ok, wrong
 
-# Their locks are known to be lost or not to be there: https://www.sqlite.org/faq.html#q5
+# Network file systems, whose locks are unreliable or missing: https://www.sqlite.org/faq.html#q5
 NETWORKED = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "fuse.sshfs", "fuse.s3fs"}
 MOUNTS = Path("/proc/self/mounts")
 
@@ -24,7 +24,7 @@ def server(patient: Patient) -> Iterator[Finding]:
 
 
 def file(patient: Patient, mounts: Path = MOUNTS) -> Iterator[Finding]:
-    """Check the file and where it is. ``mounts`` lists what is mounted where."""
+    """Check the file and its file system. ``mounts`` is the system's list of mounts."""
     path = _file(patient)
     kind = _filesystem(path, mounts)
     if kind in NETWORKED:

@@ -1,1 +1,1 @@
-"""What this process holds, and how it is kept."""
+"""The holds of this process, and the keeper that renews them."""

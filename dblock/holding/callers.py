@@ -1,4 +1,4 @@
-"""Who would wait for itself: what each thread, or task, of this process holds."""
+"""The holds of each caller, a thread or a task, so that it does not wait for itself."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 
 class CallerRegistry(ABC):
-    """What the caller holds, so that it does not wait for itself."""
+    """Finds the holds of the current caller, and refuses a wait for one of them."""
 
-    #: A caller's name for people.
+    #: The word for a caller in messages.
     caller: ClassVar[str]
 
     @abstractmethod
     def mine(self) -> CallerHolds:
-        """Return those of the caller."""
+        """Return the caller's holds."""
 
     def find(self, name: str) -> Hold | None:
         """Return the live hold that the caller has on a name, through any handle."""
         return self.mine().find(name)
 
     def held(self) -> dict[str, int | None]:
-        """Return the names that the caller holds, with the fences of those that are leases."""
+        """Return the names that the caller holds, with the fence of each lease."""
         mine = self.mine()
         found: dict[str, int | None] = {}
         for _, names in mine.borrowed():
@@ -50,11 +50,11 @@ class CallerRegistry(ABC):
         within: object = None,
         shares: bool = False,
     ) -> NotAcquired | None:
-        """Return the refusal if the caller has the name itself and does not want to wait.
+        """Return the refusal if the caller holds the name itself and does not want to wait.
 
-        Raises DeadlockDetected if it wants to. ``one_writer`` tells that a row lock keeps every
-        other lock statement out; ``within`` is the transaction that the lock is wanted in;
-        ``shares``, that it is wanted as a shared lease.
+        Raises DeadlockDetected if it wants to wait. ``one_writer`` means that a row lock blocks
+        every other lock statement; ``within`` is the transaction that the lock is to be in;
+        ``shares`` means that the caller wants a shared lease.
         """
         mine = self.mine()
         held = mine.find(name)
@@ -90,7 +90,7 @@ class CallerRegistry(ABC):
         raise DeadlockDetected(what, name=name)
 
     def refuse_as_writer(self, name: str, doing: str) -> None:
-        """Raise DeadlockDetected if the caller itself keeps every writer out of the database."""
+        """Raise DeadlockDetected if the caller's own row lock blocks every writer."""
         if self.has_row(None, None):
             raise DeadlockDetected(
                 f"a transaction of this {self.caller} has a row lock or a guard in it and is the "
@@ -100,12 +100,12 @@ class CallerRegistry(ABC):
             )
 
     def has_row(self, within: object, name: str | None) -> bool:
-        """Whether the caller has the row of ``name`` locked, or any row if that is None."""
+        """Whether the caller has the row of ``name`` locked, or any row if ``name`` is None."""
         return self.mine().has_row(within, name)
 
 
 class ThreadHolds(threading.local, CallerRegistry):
-    """Those of a thread."""
+    """The holds of the current thread."""
 
     caller = "thread"
 

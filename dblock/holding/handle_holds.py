@@ -1,4 +1,4 @@
-"""What a handle holds: who may release it, and what a fork inherits."""
+"""The holds of a handle: which caller may release one, and that a fork does not inherit them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ H = TypeVar("H", bound=Hold)
 
 
 class HandleHolds(Generic[H]):
-    """The holds of one handle. Several, when callers share it and one of them lost its own.
+    """The holds of one handle: several, if callers share it and one of them has lost its own.
 
-    A caller is a thread, or a task. ``private`` says that a hold belongs to who took it, not to
-    whoever has the handle.
+    A caller is a thread, or a task. ``private`` means that a hold belongs to the caller that took
+    it; else every caller that has the handle may release it.
     """
 
     __slots__ = ("_callers", "_holds", "_kind", "_name", "_private", "last")
@@ -35,7 +35,7 @@ class HandleHolds(Generic[H]):
         self.last: H | None = None
 
     def add(self, hold: H) -> None:
-        """Take down a hold of the caller."""
+        """Register a new hold of the caller."""
         if hold.runtime.observer is not None:
             hold.tell(Change.GRANTED)
         hold.caller = self._callers.mine()
@@ -44,10 +44,10 @@ class HandleHolds(Generic[H]):
         self.last = hold
 
     def find(self) -> H | None:
-        """Return the caller's hold; else, where holds are the handle's, the newest.
+        """Return the caller's own hold; else the newest one, unless holds are private.
 
-        A caller's own comes first, lost or not, so that its loss is told to it, and so that it does
-        not release the hold which another has had since.
+        The caller's own comes first, lost or not, so that the caller learns of its loss, and does
+        not release a hold that another caller has got since.
         """
         holds = list(self._holds)
         if not holds:
@@ -61,9 +61,10 @@ class HandleHolds(Generic[H]):
         return None if self._private else holds[-1]
 
     def get(self, *, ending: bool = False) -> H:
-        """As :meth:`find`. Raises NotHeld when there is none, or it is the parent process's.
+        """Return the hold as :meth:`find` does. Raises NotHeld if there is none, or if it is the
+        parent process's.
 
-        ``ending`` admits a hold whose release was tried and failed, for another try.
+        ``ending`` allows a hold whose release has failed, for another try.
         """
         hold = self.find()
         if hold is None or (hold.ended and not ending):
@@ -81,7 +82,7 @@ class HandleHolds(Generic[H]):
         return NotHeld(f"the {self._kind} on {self._name!r} is not held{by}", name=self._name)
 
     def take(self, hold: H, why: Change = Change.RELEASED) -> bool:
-        """Take the hold off, to end it; False if another caller has done so."""
+        """Remove the hold, to end it; False if another caller has removed it already."""
         believed, hold.ended = not hold.ended and hold.loss is None, True
         if believed and hold.runtime.observer is not None:
             hold.tell(why)
@@ -92,5 +93,5 @@ class HandleHolds(Generic[H]):
         return True
 
     def put_back(self, hold: H) -> None:
-        """Have a hold that could not be ended again, for another try."""
-        self._holds.insert(0, hold)  # behind what has been taken since
+        """Put back a hold that could not be ended, for another try."""
+        self._holds.insert(0, hold)  # older than every hold that was taken since

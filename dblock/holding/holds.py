@@ -1,4 +1,4 @@
-"""Granted locks, as this process knows them: one, and all those of a caller."""
+"""Granted locks, as this process knows them: one hold, and all holds of a caller."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Hold:
-    """One granted lock: a row lock in a transaction of dblock's own, or a lease."""
+    """One granted lock: a row lock in one of dblock's own transactions, or a lease."""
 
     name: str
     runtime: Runtime
     since: float
     transaction: OwnTransaction | None = None
     count: int = 1
-    #: What its caller holds.
+    #: All holds of its caller.
     caller: CallerHolds | None = None
     pid: int = field(default_factory=os.getpid)
     loss: LockLost | None = None
     ended: bool = False
-    #: A renewal is under way, the keeper's or the holder's own; or the check of a row lock.
+    #: Whether a renewal is under way, the keeper's or the holder's own; or a row lock's check.
     renewing: bool = False
     _lost: Event | None = None
 
     @property
     def inherited(self) -> bool:
-        """Whether this is a forked child looking at its parent's hold."""
+        """Whether this is a forked child, and the hold its parent's."""
         return self.pid != os.getpid()
 
     @property
     def alive(self) -> bool:
-        """Whether it is held as far as this process can tell without asking."""
+        """Whether this process believes that it is held, without asking the database."""
         return not self.ended and not self.inherited and self.loss is None
 
     @property
     def strategy(self) -> str:
-        """How it is held."""
+        """The strategy by which it is held."""
         return "row"
 
     @property
@@ -59,7 +59,7 @@ class Hold:
 
     @property
     def lost(self) -> Event:
-        """The event that is set with the loss. Made when somebody asks for it."""
+        """The event that the loss sets. Made at the first access."""
         with lock:
             if self._lost is None:
                 self._lost = self.runtime.event()
@@ -68,12 +68,13 @@ class Hold:
             return self._lost
 
     def lose(self, loss: LockLost) -> bool:
-        """Take note of the loss; False when it was known already, and that one counts."""
+        """Record the loss; False if one was recorded before, which stays."""
         with lock:
             first = self.loss is None
             if first:
                 self.loss = loss
-            # After it, for whoever is told to find it; again, where that was interrupted before.
+            # Set the event after the loss, so that a waiter which it wakes finds the loss. Set it
+            # at a second loss too: an interruption may have come before the first `set`.
             if self._lost is not None:
                 self._lost.set()
             if first and not self.ended:
@@ -82,7 +83,8 @@ class Hold:
 
     @contextlib.contextmanager
     def renewed_here(self, patience: float) -> Iterator[None]:
-        """Keep other renewals of this hold out, having waited for one under way, so long."""
+        """Wait for a renewal that is under way, for ``patience`` seconds at most; then keep other
+        renewals of this hold out during the block."""
         with self.runtime.settled(lambda: not self.renewing, patience):
             self.renewing = True
         try:
@@ -94,33 +96,35 @@ class Hold:
 
     @property
     def belief(self) -> Belief:
-        """What its holder believes."""
+        """The holder's belief that it holds this."""
         return Belief(self.strategy, self.name)
 
     def tell(self, change: Change) -> None:
-        """Tell whoever observes what is believed, if anybody does; who tells often asks first."""
+        """Report a change to the observer, if there is one. A frequent caller checks for one first,
+        to save the call."""
         if self.runtime.observer is not None:
             self.runtime.observer(self.belief, change)
 
 
 class CallerHolds:
-    """The holds of one caller, only weakly: a handle that is dropped takes its holds along, and a
-    transaction its row locks."""
+    """The holds of one caller, as weak references: they end with their handle, and the row locks
+    with their transaction."""
 
-    #: So many references are kept before those to holds that are gone are thrown away.
+    #: The number of references at which dead ones are removed.
     room = 64
-    #: Whether it has ever locked a row: mostly there is none to look for.
+    #: Whether the caller has ever locked a row: usually it has not, and there is nothing to search.
     has_rows = False
 
     def __init__(self) -> None:
-        # Only the caller itself writes here: nothing that ends elsewhere takes a new hold off.
+        # Only the caller itself writes here, so a hold that ends in another thread cannot remove
+        # the caller's new hold on the same name.
         self._own: dict[str, weakref.ref[Hold]] = {}
-        self.rows: weakref.WeakSet[Hold] = weakref.WeakSet()  # those in transactions of dblock's
-        #: The names locked in the user's own transactions, once there is one.
+        self.rows: weakref.WeakSet[Hold] = weakref.WeakSet()  # row locks in dblock's transactions
+        #: The names locked in each of the user's own transactions. Made with the first one.
         self._borrowed: weakref.WeakKeyDictionary[Root, set[str]] | None = None
 
     def add(self, hold: Hold) -> None:
-        """Take down a hold of this caller's."""
+        """Register one of this caller's holds."""
         if len(self._own) >= self.room:
             there = [(name, known) for name, known in self._own.items() if known() is not None]
             self._own, self.room = dict(there), max(self.room, 2 * len(there))
@@ -130,7 +134,7 @@ class CallerHolds:
             self.rows.add(hold)
 
     def add_borrowed(self, root: Root, name: str) -> bool:
-        """Take down a name locked in a transaction of the user's; whether it is new there."""
+        """Register a name locked in a user's transaction; return whether it is new there."""
         self.has_rows = True
         if self._borrowed is None:
             self._borrowed = weakref.WeakKeyDictionary()
@@ -140,12 +144,12 @@ class CallerHolds:
         return new
 
     def forget_borrowed(self, name: str, root: Root) -> None:
-        """Take down that a name is not locked there any more."""
+        """Note that a name is not locked in a user's transaction any more."""
         if self._borrowed is not None:
             self._borrowed.get(root, set()).discard(name)
 
     def has_borrowed(self, root: Root, name: str) -> bool:
-        """Whether a name is locked in a transaction of the user's."""
+        """Whether a name is locked in a user's transaction."""
         return self._borrowed is not None and name in self._borrowed.get(root, ())
 
     def borrowed(self) -> list[tuple[Root, set[str]]]:
@@ -166,7 +170,8 @@ class CallerHolds:
         return [hold for hold in found if hold is not None and hold.alive]
 
     def has_row(self, within: object, name: str | None) -> bool:
-        """Whether the row of ``name`` is locked, or any row if that is None."""
+        """Whether the row of ``name`` is locked, or any row if ``name`` is None; not counting the
+        user's transaction ``within``."""
         if name is None and self.rows and any(hold.alive for hold in self.rows):
             return True
         return bool(self._borrowed) and any(

@@ -1,16 +1,15 @@
-"""The keeper: one for the process, which renews all its leases and tells of their loss.
+"""The keeper: one for the process. It renews all leases and reports their danger and loss.
 
 ::
 
-    timer      does no I/O: wakes the renewers, tells of danger and loss in time, whatever hangs
-    renewer    one for each database with something to renew; does the statements, in batches
-    callbacks  runs what the user wants run; it may block, or fail
+    timer      does no I/O: wakes the renewers, reports danger and loss in time, whatever hangs
+    renewer    one for each database with a renewal due; sends the statements, in batches
+    callbacks  calls the user's callbacks, which may block, or fail
 
 All are daemon threads, started when first needed; they end a while after they were last needed.
-What is to be done when is decided in :mod:`dblock.protocol.schedule`, how in
-:mod:`dblock.protocol.renew`.
-The keeper never releases anything, and knows a hold only as long as its handle does: who drops a
-handle lets its lease run out.
+:mod:`dblock.protocol.schedule` decides when to renew, :mod:`dblock.protocol.renew` how.
+The keeper never releases a lease, and knows a hold only for as long as its handle exists: a lease
+whose handle is dropped expires.
 """
 
 from __future__ import annotations
@@ -41,20 +40,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dblock")
 
-# The timer's longest sleep: after a suspend it is awake as soon.
+# Seconds that the timer sleeps at most: so it is awake as soon after the machine was suspended.
 SLICE = 1.0
-# The same while holds come and go: before the first renewal of one with a short first term is due,
-# so that it need not be woken for each of them.
+# The same, in seconds, while new holds come: it is less than the time to the first renewal of a
+# hold with a short first term, so that no hold has to wake the timer.
 SOON = 0.15
-# How long a thread without anything to do stays.
+# Seconds that an idle thread stays alive.
 LINGER = 5.0
+# Renewals in one statement, at most.
 BATCH = 500
 
 Call = Callable[[], object]
 
 
 class Waking(Protocol):
-    """A :class:`Worker`, or what an event loop has for one."""
+    """A :class:`Worker`, or its counterpart in an event loop."""
 
     running: bool
 
@@ -69,7 +69,7 @@ _UNKNOWN = RenewalFailed(StatementError(Fault.DISCONNECTED, "it was cut short"))
 
 
 class Keeper:
-    """Renews the holds it was given and tells of their danger and loss, until they are dropped."""
+    """Renews the holds that it was given, and reports danger and loss, until they are dropped."""
 
     def __init__(self, runtime: Runtime, worker: WorkerMaker | None = None) -> None:
         self._runtime = runtime
@@ -77,35 +77,36 @@ class Keeper:
         self.forget_parent()
 
     def forget_parent(self) -> None:
-        """Begin anew: in a forked child neither the parent's holds nor its threads are there."""
-        # In the order in which they came: so are those told that end at the same moment.
+        """Reset everything: a forked child has neither the parent's holds nor its threads."""
+        # In the order of their grants, so that losses at the same moment are reported in order.
         self._kept: dict[ref[LeaseHold], None] = {}
         kept = self._kept
-        # One step: a garbage collection may call it anywhere.
+        # A single atomic operation, because a garbage collection may call it at any point. It is
+        # bound to this very dict: `_kept` is never replaced without it.
         self._forget: Callable[[ref[LeaseHold]], object] = lambda gone: kept.pop(gone, None)
         self._timer = self._new_worker("dblock timer", self._watch)
-        self._next = math.inf  # when the timer wakes, or has to look again
-        self._came = False  # whether a hold came since the timer last looked
+        self._next = math.inf  # the time when the timer wakes
+        self._came = False  # whether a hold came since the timer's last pass
         self._renewers: dict[Renewer, Waking] = {}
         self._calls: deque[Call] = deque()
         self._callback_worker = self._new_worker("dblock callbacks", self._call)
 
-    # --- for those who hold ------------------------------------------------------------------
+    # --- for holders -------------------------------------------------------------------------
 
     def keep(self, hold: LeaseHold) -> None:
-        """Begin with a hold that was just granted."""
+        """Begin to renew a hold that was just granted."""
         with lock:
             self._kept[ref(hold, self._forget)] = None
             self._came = True
             self._look_again(hold.schedule.wake)
 
     def drop(self, hold: LeaseHold) -> None:
-        """Have no more to do with a hold. A renewal that is under way changes it no more."""
+        """Forget a hold. A renewal that is under way does not change it any more."""
         self._kept.pop(ref(hold), None)
 
     def moved(self, hold: LeaseHold, term: Term) -> bool:
-        """Take down a term that the holder asked for itself; False if the hold is lost by now, or
-        being given back."""
+        """Accept the term of a renewal that the holder itself asked for; False if the hold is lost,
+        or is being released."""
         with lock:
             if hold.ended or hold.loss is not None:
                 return False
@@ -115,7 +116,7 @@ class Keeper:
             return True
 
     def stop(self, database: Renewer, why: str) -> None:
-        """Renew nothing more in a database; tell of danger and loss all the same."""
+        """Renew nothing more in a database; still report danger and loss."""
         for hold in self._holds(database):
             with lock:
                 hold.schedule.stop(why, hold.lease.term)
@@ -127,13 +128,13 @@ class Keeper:
     # --- the timer ---------------------------------------------------------------------------
 
     def _look_again(self, wake: float) -> None:
-        """See to it that the timer looks at ``wake``, at the latest."""
+        """Make sure that the timer's next pass is at ``wake`` or before."""
         if wake < self._next or not self._timer.running:
             self._next = min(self._next, wake)
             self._timer.wake()
 
     def _watch(self) -> float:
-        """Do what is due; return how long there is nothing to do."""
+        """Make a pass over the holds; return the seconds until the next one."""
         now = self._runtime.now()
         with lock:
             wake = self._next = now + (SOON if self._came else SLICE)
@@ -151,14 +152,15 @@ class Keeper:
         for database in due:
             self._wake_renewer(database)
         with lock:
-            # Where holds come and go it stays awake: one that is due later need not wake it. Where
-            # nothing came either, the next one does, whenever that is due.
+            # While it keeps a hold, or new ones come, the timer makes regular passes, so a hold
+            # that is due later need not wake it. Else the next hold wakes it, whenever it is due.
             self._next = min(self._next, wake) if self._kept or self._came else math.inf
             self._came = False
             return max(0.0, self._next - self._runtime.now())
 
     def _look_at(self, hold: LeaseHold, now: float, due: set[Renewer], calls: list[Call]) -> float:
-        """Tell the holder what there is to tell; note a renewal to be; return the next moment."""
+        """Report a hold's danger or loss if it is time; add its database to ``due`` if it is to be
+        renewed; return the time of the next look at it."""
         with lock:
             schedule, term = hold.schedule, hold.lease.term
             if hold.ended or hold.loss is not None:
@@ -178,7 +180,8 @@ class Keeper:
             return wake
 
     def _warn(self, hold: LeaseHold, now: float) -> None:
-        """Have the holder told of the danger; now, or a loss that is found later is told before."""
+        """Queue the report of the danger at once, so that it precedes the report of a loss that is
+        found later."""
         danger = hold.schedule.warning(hold.name, hold.lease, now, asking=hold.renewing)
         hold.schedule.told(hold.lease.term)
         calls: list[Call] = []
@@ -202,7 +205,7 @@ class Keeper:
         seconds: float,
         error: Exception | None = None,
     ) -> None:
-        """Have an event told where callbacks are called."""
+        """Queue an event for the thread that calls callbacks."""
         if wanted(kind):
             calls.append(partial(tell, kind, hold.strategy, hold.name, seconds, error))
 
@@ -221,7 +224,7 @@ class Keeper:
         self._renewers.pop(database, None)
 
     def _renew_due(self, database: Renewer) -> float:
-        """Renew what is due; nothing is to do then."""
+        """Renew all due holds; then there is nothing to do until the next wake-up."""
         while True:
             ripe, within = self._ripe(database)
             if not ripe:
@@ -230,15 +233,15 @@ class Keeper:
                 self._renew(database, ripe[start : start + BATCH], within)
 
     def _ripe(self, database: Renewer) -> tuple[list[ref[LeaseHold]], float]:
-        """Return what is due and what nearly is, unless nothing is due; the most urgent first.
-
-        And how long an answer may be awaited, for all that is kept to have time for another try.
+        """Return the holds that are due and the nearly due ones, the most urgent first; none if
+        none is due. And the seconds to await an answer, so that every hold has time for another
+        try.
         """
         now, within, due = self._runtime.now(), database.timeouts.socket, math.inf
         ripe: list[tuple[float, ref[LeaseHold]]] = []
         holds = self._holds(database)
         for hold in holds:
-            if hold.schedule.due - GATHER_MAX > now:  # most are: nothing is gathered so early
+            if hold.schedule.due - GATHER_MAX > now:  # usually: it is too early to gather it
                 continue
             term = hold.lease.term
             if hold.renewing or not hold.keepable(now) or hold.schedule.gather(term) > now:
@@ -257,7 +260,7 @@ class Keeper:
         return [hold for hold in found if hold is not None and hold.database is database]
 
     def _renew(self, database: Renewer, holds: Sequence[ref[LeaseHold]], within: float) -> None:
-        """Renew a batch. It is known weakly meanwhile: handles may be dropped."""
+        """Renew a batch. It has only weak references meanwhile, so that handles may be dropped."""
         asked: list[Asked] = []
         begun: list[ref[LeaseHold]] = []
         now = self._runtime.now()
@@ -277,14 +280,14 @@ class Keeper:
         try:
             outcomes = database.renew_all(asked, within)
         except Exception as error:
-            if not isinstance(error, DBLockError | ValueError):  # closed, or not fit for use
+            if not isinstance(error, DBLockError | ValueError):  # the Locks are closed or unusable
                 logger.exception("renewing leases failed")
             outcomes = [RenewalFailed(StatementError(Fault.REFUSED, str(error)))] * len(asked)
         finally:
             self._settle(begun, outcomes)
 
     def _settle(self, begun: Sequence[ref[LeaseHold]], outcomes: Sequence[Renewed]) -> None:
-        """Take the outcomes down, unless the holds ended meanwhile or their loss was told."""
+        """Record the outcomes, unless a hold has ended meanwhile or its loss was reported."""
         calls: list[Call] = []
         with lock:
             now = self._runtime.now()
@@ -313,7 +316,7 @@ class Keeper:
     # --- callbacks ---------------------------------------------------------------------------
 
     def call(self, *calls: Call) -> None:
-        """Have callbacks called, in order, after all that were asked for before."""
+        """Queue callbacks. They are called in order, after all earlier ones."""
         if calls:
             self._calls.extend(calls)
             self._callback_worker.wake()
@@ -325,22 +328,22 @@ class Keeper:
 
 
 def warn(known: ref[LeaseHold], danger: Danger) -> None:
-    """Tell a holder of a danger, unless it has given its lease back meanwhile, or found out itself
-    that it is lost."""
+    """Call a holder's ``on_danger``, unless it has released its lease meanwhile, or has found the
+    loss itself."""
     hold = known()
     if hold is not None and not hold.ended and hold.on_danger is not None:
         hold.on_danger(danger)
 
 
 def guarded(call: Call) -> None:
-    """Call a callback of the user's; what it raises is logged."""
+    """Call a user's callback; log the error that it raises."""
     try:
         call()
     except Exception:
         logger.exception("a callback of a lease failed")
 
 
-#: The process's own.
+#: The keeper of this process.
 keeper = begins_anew(Keeper(Runtime()))
 
 

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
 
 class Renewer(Protocol):
-    """The database of some leases, as who keeps them needs it."""
+    """A database, as the keeper of its leases needs it."""
 
     @property
     def timeouts(self) -> Timeouts: ...
 
     def renew_all(self, asked: Sequence[Asked], within: float) -> Sequence[Renewed]:
-        """Renew many holds at once, each answer awaited for so long; return what became of each."""
+        """Renew many holds at once, awaiting each answer for ``within`` seconds; return each hold's
+        outcome."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -41,12 +42,12 @@ class LeaseHold(Hold):
     database: Renewer
     on_danger: Callable[[Danger], None] | None = None
     on_lost: Callable[[LockLost], None] | None = None
-    #: The own token of a reader, who shares the hold.
+    #: The reader's own token, if it shares the hold with other readers.
     reader: str | None = field(default=None, repr=False)
     user_lock: UserLock | None = None
-    #: A transaction was guarded with it, and may be open yet.
+    #: Whether a transaction was guarded with it, which may still be open.
     guarded: bool = False
-    #: A release may have been carried out: its outcome is unknown.
+    #: Whether the outcome of a release is unknown, so that it may have been executed.
     in_doubt: bool = False
 
     @property
@@ -67,14 +68,14 @@ class LeaseHold(Hold):
         return "lease" if self.reader is None else STRATEGY
 
     def keepable(self, now: float) -> bool:
-        """Whether there is a lease to renew: not given back, not lost, not over."""
+        """Whether there is a lease to renew: not released, not lost, not expired."""
         return not self.ended and self.loss is None and not self.lease.term.over(now)
 
     def begin(self, term: Term) -> None:
         """Begin a new term."""
         self.lease = self.lease._replace(term=term)
         self.tell(Change.RENEWED)
-        self._leave_user_lock()  # nobody waits for it any more
+        self._leave_user_lock()  # its waiters have joined the row's queue by the first renewal
 
     def lose(self, loss: LockLost) -> bool:
         with lock:
@@ -82,19 +83,20 @@ class LeaseHold(Hold):
             return Hold.lose(self, loss)
 
     def _leave_user_lock(self) -> None:
-        """Let the user lock go, under the lock; but a release that has begun does so itself."""
+        """Release the user lock, under the process-wide lock, unless a release of the lease has
+        begun: that releases the user lock itself."""
         if self.user_lock is not None and not self.ended:
             self.user_lock.drop()
 
     def ran_out(self) -> LockLost:
-        """Return the loss for when the term is over."""
+        """Return the loss of a lease whose term is over."""
         return self.schedule.loss(self.name, self.lease.term, asking=self.renewing)
 
     def end(self, patience: float, now: float) -> None:
-        """Have it renewed no more, and wait for a renewal that is under way: so long, or as long as
-        there is a lease.
+        """Stop its renewals. Wait for a renewal under way, for ``patience`` seconds or the rest of
+        the term, whichever is less.
 
-        One that lasts longer finds the hold given back, by its token.
+        A renewal that takes longer finds no hold of its token once the lease is released.
         """
         with lock:
             self.ended = True

@@ -1,4 +1,4 @@
-"""The worker: a daemon thread, begun when it is first needed, which ends when it is no more."""
+"""The worker: a daemon thread that starts when it is first needed, and ends when it is idle."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ..system.platform import block_signals
 
 logger = logging.getLogger("dblock")
 
-# After work that failed it is tried again so many seconds later.
+# Seconds before failed work is tried again.
 AGAIN = 1.0
 
 
 class Worker:
-    """A daemon thread that does something when woken, or when its own time has come.
+    """A daemon thread that calls ``work`` when it is woken, or at the time that ``work`` asked for.
 
-    ``work`` returns after how many seconds it is to be done again: at once when somebody called
-    :meth:`wake` meanwhile; and when it says that there is nothing to do, and nobody calls for
-    ``linger`` seconds, ``end`` is called and the thread ends.
+    ``work`` returns the seconds until its next call, infinity if it has nothing to do. A call of
+    :meth:`wake` meanwhile makes the next call at once. If ``work`` has nothing to do and no
+    :meth:`wake` comes for ``linger`` seconds, the thread calls ``end`` and ends.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class Worker:
 
 
 def start_quietly(thread: threading.Thread) -> None:
-    """Start a thread that gets no signal: the application waits for them where it likes.
+    """Start a thread that gets no signals: the application decides which of its threads does.
 
-    Raises RuntimeError at the end of the interpreter. Before Python 3.12 one would be waited for
-    there that never begins.
+    Raises RuntimeError at the end of the interpreter. Before Python 3.12 ``start`` would wait there
+    forever for a thread that never begins.
     """
     if at_the_end():
         raise RuntimeError("no thread starts at the end of the interpreter")

@@ -1,1 +1,1 @@
-"""What touches the world: time, threads, connections, transactions and notifications."""
+"""Everything that does I/O or waits: time, threads, connections, transactions, notifications."""

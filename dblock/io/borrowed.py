@@ -27,22 +27,24 @@ if TYPE_CHECKING:
     Borrowable = Connection | Session | scoped_session[Any]
     Lender = Callable[[Any, Dialect, Runtime], "Borrowed | None"]
 
-#: For transactions of frameworks that dblock does not import. Each returns None for what is not
-#: of its own, and raises ValueError as :func:`.sqlalchemy_transaction.borrow` does.
+#: Functions for the transactions of frameworks that dblock does not import. Each returns None for
+#: an object of another framework, and raises ValueError as :func:`.sqlalchemy_transaction.borrow`
+#: does.
 lenders: list[Lender] = []
 
 
 class Root(Protocol):
-    """A user's transaction as the holds of a caller know it."""
+    """A user's transaction, as the key of the row locks in it."""
 
     @property
     def is_active(self) -> bool: ...
 
 
 class Borrowed(ABC):
-    """A transaction of the user's, in which dblock runs statements.
+    """A user's transaction, in which dblock runs statements.
 
-    dblock never commits it or changes its settings, and rolls it back only where nothing was in it.
+    dblock never commits it or changes its settings, and rolls it back only if nothing was done in
+    it before.
     """
 
     def __init__(
@@ -57,11 +59,11 @@ class Borrowed(ABC):
     @property
     @abstractmethod
     def root(self) -> Root | None:
-        """The transaction, from when it has begun."""
+        """The transaction, once it has begun."""
 
     @property
     def source(self) -> object:
-        """Where the connection is from. Two with the same source reach the same server."""
+        """The connection's source. Two connections with the same source reach the same server."""
         return self
 
     @property
@@ -74,7 +76,7 @@ class Borrowed(ABC):
 
     @abstractmethod
     def execute(self, query: Query[Any]) -> Reply:
-        """Run one statement. Raises StatementError for what a database can do."""
+        """Run one statement. Raises StatementError for a fault of the database."""
 
     @abstractmethod
     def savepoint(self) -> Any: ...
@@ -87,20 +89,21 @@ class Borrowed(ABC):
 
     @abstractmethod
     def start_over(self) -> None:
-        """Roll back a transaction in which there was nothing before; the next statement begins it
+        """Roll back a transaction in which nothing was done before; the next statement begins it
         again."""
 
     def begin(self) -> None:  # noqa: B027 - only SQLAlchemy has listeners
-        """Let those act who listen for the beginning of a transaction. It is not undone then."""
+        """Begin the transaction for SQLAlchemy, whose listeners run now. So their statements are
+        not undone with dblock's."""
 
     def run(self, step: ExecuteInTransaction) -> Reply:
         with self.driver.bounded(self.driver_connection, step.patience, step.within):
-            # Only where a failure undoes more than its statement. SQLite must not have one: where
-            # nothing was begun before it, its release would be the commit.
+            # A savepoint, only on a database where a failure undoes more than its statement. SQLite
+            # must not have one: if it began the transaction, its release would commit that.
             if step.keep is None or not self._dialect.failure_aborts:
                 return self.execute(step.query)
             self.begin()
-            if not self.driver.has_begun(self.driver_connection):  # two round trips less
+            if not self.driver.has_begun(self.driver_connection):  # saves two round trips
                 return self._execute_or_undo(step, step.keep, self.start_over)
             savepoint = self.savepoint()
             reply = self._execute_or_undo(step, step.keep, partial(self.undo, savepoint))
@@ -117,11 +120,12 @@ class Borrowed(ABC):
             try:
                 undo()
             except StatementError as failure:
-                # The connection broke only now: the error before would say to try again in it.
+                # The connection broke only now. The first error would let the caller try again on
+                # it.
                 if failure.fault is Fault.DISCONNECTED:
                     raise
             except DBAPIError:
-                pass  # the whole transaction is gone, as the error before says
+                pass  # the whole transaction is gone, as the first error says
             raise
         if not keep(reply):
             undo()
@@ -131,7 +135,7 @@ class Borrowed(ABC):
         raise AssertionError("the user's transaction is not ours to end")
 
     def recognise(self) -> None:
-        """Ask the server what it is, unless that is known. Raises Unsupported for a look-alike."""
+        """Ask the server what it is, unless it is known. Raises Unsupported for a look-alike."""
         adapter = self._dialect.adapter
         if adapter.recognised:
             return
@@ -164,7 +168,7 @@ class TableTransaction(Borrowed):
 
     @property
     def schemas(self) -> Mapping[str | None, str | None] | None:
-        """Which schemas the user has put in the place of the tables' own, if any."""
+        """The schemas with which the user has replaced the tables' own, if any."""
         return None
 
     @abstractmethod

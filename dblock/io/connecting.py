@@ -28,7 +28,7 @@ _log = logging.getLogger("dblock")
 
 _NO_FILE = (FileNotFoundError, PermissionError)
 
-#: The servers that this process has reached; and those of them that another's failover replaced.
+#: The servers that this process has reached, and the reached ones that a failover has replaced.
 reached: set[str] = set()
 replaced: set[str] = set()
 
@@ -39,11 +39,10 @@ class OwnConnection:
 
     driver: Any
     session: ServerSession
-    #: Sends its statements.
     send: Send
     #: How often its :class:`.Connections` had been cleared when it was made.
     cleared: int = 0
-    #: Whose turn is to be given back with it.
+    #: The semaphore that gets its permit back when the connection is put back.
     turns: Turns | None = None
 
 
@@ -51,7 +50,8 @@ class Connector:
     """Makes connections. A private copy of the engine's pool makes each one and detaches it. A file
     needs no pool.
 
-    If the engine is ``lent``, it is the user's, and so is the choice of how it connects.
+    If the engine is ``lent``, the user has chosen how it connects: dblock only warns of a missing
+    timeout.
     """
 
     def __init__(self, source: Engine | File, adapter: Adapter, *, lent: bool = False) -> None:
@@ -62,11 +62,12 @@ class Connector:
     def _pooled(self, engine: Engine) -> Callable[[], Any]:
         from sqlalchemy import event
 
-        # Looking up a host name imports it. If that is interrupted while another thread looks it up
-        # too, no thread of the process finds it any more. So it is not left to the connections.
+        # Resolving a host name imports this codec. If the import is interrupted while another
+        # thread looks the codec up too, no thread of the process can import it later. So it comes
+        # first.
         codecs.lookup("idna")
         pool = engine.pool.recreate()
-        # The first: SQLAlchemy itself asks things of a new connection.
+        # Insert it first, because SQLAlchemy sends statements on a new connection itself.
         event.listen(pool, "connect", self._bound, insert=True)
         return partial(detached, pool)
 
@@ -78,7 +79,7 @@ class Connector:
         self.adapter.bound_reads(driver, self.adapter.timeouts.connect)
 
     def connect(self, cleared: int, verify: Callable[[OwnConnection], None]) -> OwnConnection:
-        """Make a connection and make it ready. Its owner was ``cleared`` so often before.
+        """Make a connection and prepare it. ``cleared`` is how often its owner was cleared before.
 
         ``verify`` can still refuse it. If dblock cannot make one, this raises StatementError, and
         nothing was sent.
@@ -98,9 +99,9 @@ class Connector:
             if driver is not None:
                 close(driver, self.adapter)
                 raise
-            if isinstance(error, _NO_FILE):  # of a certificate, which may be there again
+            if isinstance(error, _NO_FILE):  # a certificate's file is missing, perhaps for a while
                 raise StatementError(Fault.UNREACHABLE, str(error), misconfigured=True) from error
-            # An option of the URL that the driver does not have, or with such a value.
+            # The URL has an option that the driver does not know, or a value that it refuses.
             raise Unsupported(f"the driver refuses to connect: {error}") from error
         except BaseException as raised:
             if driver is not None:
@@ -109,12 +110,13 @@ class Connector:
             traceback.clear_frames(raised.__traceback__)
             if not is_driver_error(_cause(raised)):
                 raise
-            # No variable of this frame has it: they would keep each other, and whoever connects.
+            # Not in a variable of this frame: the frame and the error would keep each other alive,
+            # and with them the caller's objects.
             raise self._unreachable(_cause(raised)) from _cause(raised)
         return connection
 
     def _unreachable(self, cause: BaseException) -> StatementError:
-        """Return what to tell of a connection that could not be made."""
+        """Return the error for a connection that could not be made."""
         fault, misconfigured = self.adapter.classify(cause), self.adapter.misconfigured(cause)
         if misconfigured or fault is None or fault in (Fault.DISCONNECTED, Fault.BUSY):
             fault = Fault.UNREACHABLE
@@ -127,8 +129,8 @@ class Connector:
 
 
 def _note(server: str, adapter: Adapter) -> None:
-    """Take down that a server was reached."""
-    reached.add(server)  # first, for others who do so now
+    """Note that a server was reached."""
+    reached.add(server)  # before the loop, for other threads that note a server now
     for other in tuple(reached):
         if adapter.precedes(other, server):
             replaced.add(other)
@@ -143,7 +145,7 @@ _BEHIND = (
 
 
 def _warn_of_unbounded(adapter: Adapter, driver: Any) -> None:
-    """Say what a connection that the user's engine made lacks, for it to end in time."""
+    """Warn of the timeouts that a connection of the user's engine lacks."""
     missing = adapter.unbounded(driver)
     if missing:
         _log.warning(
@@ -161,19 +163,19 @@ def close(driver: Any, adapter: Adapter) -> None:
 
 def _cause(raised: BaseException) -> BaseException:
     """Return the driver's own error."""
-    orig = getattr(raised, "orig", None)  # of what SQLAlchemy itself asks an engine's first one
+    orig = getattr(raised, "orig", None)  # of a statement that SQLAlchemy sends on the first one
     return orig if isinstance(orig, BaseException) else raised
 
 
 def detached(pool: Pool) -> Any:
-    """Return a driver connection made as a pool makes them, which has no part in it.
+    """Return a driver's connection, made as a pool makes its own, and detached from it.
 
-    A pool, of whatever class, lets some wait while others connect. A copy has its events, and
-    nobody who waits.
+    In a pool of any class a thread may wait while another one connects. A copy of the pool has its
+    events, and no such thread.
     """
     try:
         proxy = pool.recreate().connect()
-    except AssertionError as error:  # SQLAlchemy reads the version of the first
+    except AssertionError as error:  # SQLAlchemy cannot read the version of the server
         raise unreadable(str(error)) from error
     connection = proxy.driver_connection
     proxy.detach()

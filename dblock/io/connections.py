@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 IDLE_MAX = 8
 
-# After these a connection is not used again: it is broken, or leads to a server that cannot write.
+# After these faults a connection is not used again: it is broken, or its server cannot write.
 UNUSABLE = frozenset({Fault.DISCONNECTED, Fault.READ_ONLY})
 
 
@@ -53,14 +53,14 @@ UNLIMITED = Unlimited()
 class Connections:
     """Connections in autocommit mode, each used by one thread or task at a time.
 
-    At most ``limit`` are in use at once, and one more for what ends or keeps a hold, which so waits
-    for nobody who only asks. A statement waits for its turn for as long as the server answers
-    others, and up to ``Timeouts.socket`` if it does not.
+    At most ``limit`` are in use at once, and one more for a statement that ends or keeps a hold, so
+    that it does not wait for statements that only ask. A statement waits for a permit for as long
+    as the server answers other statements, and up to ``Timeouts.socket`` if it does not.
 
-    ``check`` looks at the first connection. ``placed`` returns a statement with the place of the
-    tables, where that is still to be put in. ``lent`` is as with :class:`.Connector`. ``beside``
-    are other Connections. If the server takes no more, their idle connections are used, except the
-    last one, which leases are renewed by.
+    ``check`` checks each new connection. ``placed`` puts the place of the tables into a statement
+    that was made before the place was known. ``lent`` is as in :class:`.Connector`. ``beside`` are
+    other Connections. If the server accepts no more connections, their idle ones are used, except
+    the last one, on which leases are renewed.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Connections:
         return self._runtime.turns(self._limit), self._runtime.turns(1)
 
     def take(self, *, first: bool = False) -> OwnConnection:
-        """Return a usable connection; ``first`` is for what ends or keeps a hold.
+        """Return a usable connection; ``first`` is for a statement that ends or keeps a hold.
 
         Raises StatementError when none can be made: nothing was sent.
         """
@@ -122,7 +122,7 @@ class Connections:
         return connection
 
     def _wait_on(self, first: bool) -> Turns:
-        """Wait for a turn, for as long as the server answers those who have one."""
+        """Wait for a permit, for as long as the server answers the statements that have one."""
         turns = self._last if first else self._turns
         socket = self._adapter.timeouts.socket
         left = socket if first else self._answered + socket - self._runtime.now()
@@ -144,7 +144,7 @@ class Connections:
     def _spare(self) -> OwnConnection | None:
         """Return an idle connection, unless it is the last one."""
         connection = self._take_idle() if len(self._idle) > 1 else None
-        if connection is not None and not self._idle:  # another thread had the same thought
+        if connection is not None and not self._idle:  # another thread took one at the same time
             self._keep(connection)
             return None
         return connection
@@ -169,13 +169,13 @@ class Connections:
         *,
         waits: bool = False,
     ) -> Reply:
-        """Run one statement on a connection of these, its answer awaited for ``within`` seconds.
+        """Run one statement on one of these connections; await its answer ``within`` seconds.
 
-        ``waits`` is as with :class:`.Send`. Raises StatementError for what a database can do.
+        ``waits`` is as in :class:`.Send`. Raises StatementError for a fault of the database.
         """
         adapter, session = self._adapter, connection.session
         socket = adapter.timeouts.socket
-        if UNPLACED in query.sql:  # it was made before anything was sent to this database
+        if UNPLACED in query.sql:  # made before the first connection showed where the tables are
             query = query._replace(sql=self._placed(query.sql))
         sent = self._runtime.now()
         try:
@@ -195,7 +195,7 @@ class Connections:
                 timed_out=lost and adapter.timed_out(error),
                 end=session.end if lost else None,
             ) from error
-        if session.doubts:  # as good as none
+        if session.doubts:  # the answer proves nothing: a standby may not have the commit
             raise StatementError(Fault.DISCONNECTED, session.doubts.pop())
         self._answered = answered = self._runtime.now()
         return Reply(rows, matched, sent, answered, session.server)
@@ -209,23 +209,23 @@ class Connections:
 
     def _keep(self, connection: OwnConnection) -> None:
         self._idle.append(connection)
-        # Not before: whoever clears them after this was asked has to find it there.
+        # Append it first: a `clear` that comes after the check below has to find it there.
         stale = connection.cleared != self._cleared
         if self._closed or stale or len(self._idle) > IDLE_MAX:
-            with contextlib.suppress(ValueError):  # another thread has it by now
+            with contextlib.suppress(ValueError):  # another thread has taken it
                 self._idle.remove(connection)
                 close(connection.driver, self._adapter)
 
     def drop(self, connection: OwnConnection) -> None:
-        """Close a connection, whatever state it is in. What it held on the server ends with it."""
+        """Close a connection, whatever state it is in. Its locks on the server end with it."""
         close(connection.driver, self._adapter)
         assert connection.turns is not None
         connection.turns.put(None)
 
     def clear(self) -> None:
-        """Close the connections that there are, those in use when they are put back.
+        """Close all present connections, and each one in use when it is put back.
 
-        After one was found broken, the others are suspect.
+        The caller has found one broken, so the others are suspect.
         """
         self._cleared += 1
         close_all(self._idle, self._adapter)

@@ -1,4 +1,4 @@
-"""Those of this process who want names of one database, as they are to each other and to others."""
+"""The state that this process's waiters for the names of one database share."""
 
 from __future__ import annotations
 
@@ -16,25 +16,28 @@ if TYPE_CHECKING:
 
 
 class Contenders:
-    """In which order they wait, who of them waits in the server, and what was seen of the names."""
+    """The waiters' order, the user locks that some wait for in the server, and the hints about the
+    names."""
 
     def __init__(self, connections: Connections, dialect: Dialect, runtime: Runtime) -> None:
         self.local_queue = LocalQueue(connections, dialect.adapter, runtime)
         self.user_locks = UserLocks(connections, dialect)
         self.names = Names()
         self.freed_slots = FreedSlots()
-        #: Those who are seen waiting although they hold nothing; see :class:`.Caller`.
+        #: The waiters that are recorded in the database although they hold nothing; see
+        #: :class:`.Caller`.
         self.seen: dict[object, Waiter] = {}
 
     def disconnect(self) -> None:
-        """Close their connections, those in use once they are not; new ones are made if needed."""
+        """Close the connections, and each one in use once it is returned. New ones are made when
+        needed."""
         try:
             self.local_queue.disconnect()
         finally:
             self.user_locks.close()
 
     def close(self) -> None:
-        """Close the connection that is told, and those that have user locks."""
+        """Close the connection that listens, and the connections that have user locks."""
         try:
             self.local_queue.close()
         finally:

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Transaction(Protocol):
-    """Where a row lock or a guard lives: a transaction of dblock's own, or the user's."""
+    """The transaction of a row lock or a guard: dblock's own, or the user's."""
 
     def run(self, step: ExecuteInTransaction) -> Reply: ...
 
@@ -62,9 +62,10 @@ class Driver:
     ) -> T:
         """Perform ``procedure``'s steps and return its outcome.
 
-        Those of a row lock are performed in ``transaction``, those that wait in the server on the
-        session of ``user_lock``. ``waiter`` stands in line for it, if one does already.
-        ``orphaned`` gets what ends the session that a cancelled statement may still be run on.
+        The steps of a row lock run in ``transaction``; the steps that wait in the server, on the
+        session of ``user_lock``. ``waiter`` is the procedure's place in the local queue, if it has
+        one already. If the caller is interrupted, this appends to ``orphaned`` the query that ends
+        the session, on which the server may still run the statement.
         """
         reply: Any = None  # a generator is started by sending None
         failure: StatementError | None = None
@@ -142,7 +143,7 @@ class Driver:
                 self.connections.give(connection)
             raise
         except BaseException:
-            # KeyboardInterrupt, or a defect: nobody knows what is still on the wire.
+            # KeyboardInterrupt, or a defect: the state of the connection is unknown.
             self.connections.drop(connection)
             if orphaned is not None and connection.session.end is not None:
                 orphaned.append(connection.session.end)
@@ -152,7 +153,7 @@ class Driver:
 
 
 class OwnTransaction:
-    """A transaction on a connection of dblock's own, for one row lock."""
+    """A transaction on one of dblock's own connections, for one row lock."""
 
     def __init__(self, connections: Connections, dialect: Dialect) -> None:
         self._connections = connections
@@ -160,12 +161,13 @@ class OwnTransaction:
         self._connection: OwnConnection | None = None
         self._begun = False
         self._pid = os.getpid()
-        #: What ends the session of a wait that was cancelled, for it to have no ghost.
+        #: The query that ends the session of an interrupted wait, so that the wait does not get the
+        #: lock later.
         self.orphaned: Query[bool] | None = None
 
     def __del__(self) -> None:
         if self._connection is not None:
-            self.drop()  # first, since a warning can be an error
+            self.drop()  # before the warning, which a filter may turn into an error
             if self._pid == os.getpid():
                 warnings.warn(
                     "a held row lock was garbage-collected",
@@ -223,7 +225,7 @@ class OwnTransaction:
     def check(self) -> None:
         """Raises StatementError when the transaction has ended.
 
-        Then, or in doubt, its connection goes.
+        After that, and after any other error, the connection is dropped.
         """
         assert self._connection is not None
         try:

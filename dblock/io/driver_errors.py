@@ -1,4 +1,4 @@
-"""What a driver's exceptions say, whichever driver it is."""
+"""The exceptions of any driver: whether one is a driver's, and its message."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A database that is a file: connected to without SQLAlchemy, whose import takes longer than all
-else that a command line does."""
+"""A database that is a file. dblock connects to it without SQLAlchemy, whose import takes longer
+than everything else that the command line does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class File:
-    """Stands for an engine, which is made when it is asked for."""
+    """Takes the place of an engine, which is made only when it is needed."""
 
     def __init__(self, connect: Callable[[], Any], create: Callable[[], Engine]) -> None:
         #: Makes a driver's connection, as the engine would.

@@ -1,4 +1,4 @@
-"""What a forked child leaves to its parent: connections, threads, and whoever waits there."""
+"""A forked child leaves its parent's connections, threads and waiters to the parent."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from ..system.platform import at_fork
 
 
 class Heir(Protocol):
-    """What a child has as a copy of its parent's, and does not go on with."""
+    """An object that a child has copied from its parent, and must reset."""
 
     def forget_parent(self) -> None:
-        """Begin anew, in the child."""
+        """Reset the object, in the child."""
 
 
 H = TypeVar("H", bound=Heir)
 
 _heirs: weakref.WeakSet[Heir] = weakref.WeakSet()
 
-# Connections of the parent: kept for ever, because closing one says goodbye to the server on the
-# socket that the parent still uses.
+# The parent's connections. The child keeps them forever, because closing one would send the server
+# a goodbye on the socket that the parent still uses.
 _inherited: list[object] = []
 
 
 def begins_anew(heir: H) -> H:
-    """Have something begin anew in each forked child, as long as it exists; return it."""
+    """Register an object to be reset in each forked child for as long as it exists; return it."""
     _heirs.add(heir)
     return heir
 
 
 def leave_to_parent(inherited: object) -> None:
-    """Keep a forked child from ever closing what is its parent's."""
+    """Keep the parent's object alive in a forked child, so that the child never closes it."""
     _inherited.append(inherited)
 
 

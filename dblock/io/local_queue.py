@@ -1,9 +1,11 @@
-"""Who waits in this process: one line for each name, whose first stands in the database.
+"""The waiters of this process: one queue for each name. Only its first waiter asks the database.
 
 ::
 
-    LocalQueue   the lines: of a process's waiters for one name only the first asks the database
-    LocalWaiter  of one run of a procedure: its place in its line, then its ticket
+    LocalQueue   the queues of a process, by name
+    LocalWaiter  the waiter of one run of a procedure: its place in its queue, then its ticket
+
+A *line* is the key of a queue: the name, and the policy by which its waiters wait.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class LocalQueue:
-    """The waiting of one database's users in this process."""
+    """The queues of this process for the names of one database."""
 
     def __init__(self, connections: Connections, adapter: Adapter, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -36,16 +38,16 @@ class LocalQueue:
         begins_anew(self)
 
     def forget_parent(self) -> None:
-        """Begin anew in a forked child: those who wait are not there."""
+        """Empty the queues in a forked child, which has none of its parent's waiters."""
         self._lines = {}
         self.notifier.forget_parent()
 
     def waiter(self, line: Hashable) -> LocalWaiter:
-        """Return a place in line, which is not taken yet."""
+        """Return a waiter for a line. It has not joined yet."""
         return LocalWaiter(self, line)
 
     def first_place(self, line: Hashable) -> LocalWaiter | None:
-        """Return the first place in a line where nobody stands yet; None where somebody does."""
+        """Join a line that is empty; return the waiter, or None if the line has a waiter."""
         with lock:
             places = self._lines.get(line)
             if places is not None and any(place() is not None for place in places):
@@ -55,9 +57,9 @@ class LocalQueue:
             return mine
 
     def enter(self, line: Hashable, mine: LocalWaiter) -> bool:
-        """Stand in line, at its end or where one stands already; return whether one is the first.
+        """Join a line at its end, or keep a place in it; return whether ``mine`` is the first.
 
-        If not, one is woken when that changes, or by :meth:`alarm`.
+        If it is not, it is woken when it may have become the first, or by :meth:`alarm`.
         """
         with lock:
             places = self._lines.get(line)
@@ -66,7 +68,7 @@ class LocalQueue:
                 return True
             if not any(place() is mine for place in places):
                 places.append(weakref.ref(mine))
-            # Whoever was interrupted while it left is forgotten.
+            # A waiter that was interrupted while it left is gone: its reference is dead.
             while (first := places[0]()) is None:
                 places.popleft()
             if first is mine:
@@ -76,7 +78,7 @@ class LocalQueue:
             return False
 
     def alarm(self, line: Hashable) -> None:
-        """Wake all who stand in line."""
+        """Wake all waiters of a line."""
         with lock:
             for place in self._lines.get(line, ()):
                 waiter = place()
@@ -84,14 +86,14 @@ class LocalQueue:
                     waiter.wake()
 
     def lengths(self) -> list[int]:
-        """Return how many stand in each line, the first included."""
+        """Return the number of waiters in each line, the first included."""
         return [len(places) for places in self._lines.values()]
 
     def leave(self, line: Hashable, mine: LocalWaiter) -> None:
-        """Give a place up, if there is one; whoever is the first then may go on."""
+        """Leave a line, if ``mine`` is in it, and wake the waiter that is the first then."""
         with lock:
             places = self._lines.get(line)
-            if places is None or (len(places) == 1 and places[0]() is mine):  # as it is mostly
+            if places is None or (len(places) == 1 and places[0]() is mine):  # the usual case
                 self._lines.pop(line, None)
                 return
             left = [place for place in places if place() not in (None, mine)]
@@ -104,19 +106,19 @@ class LocalQueue:
                 first.wake()
 
     def disconnect(self) -> None:
-        """Close the connection that listens; who waits gets another one."""
+        """Close the connection that listens. The waiters get another one."""
         self.notifier.disconnect()
 
     def close(self) -> None:
-        """Listen no more; whoever waits is woken, and finds that out."""
+        """Stop listening for good, and wake the waiters."""
         self.notifier.close()
 
 
 class LocalWaiter:
-    """One run's place in a line, and what is called for it; until :meth:`leave`.
+    """One run's place in a line, and its subscription, until :meth:`leave`.
 
-    All of it can be repeated, so that an interruption in the middle of anything leaves nothing
-    behind that :meth:`leave` does not find.
+    Every method may be called again. So whatever an interruption leaves behind in the middle of
+    one, :meth:`leave` removes it.
     """
 
     __slots__ = ("__weakref__", "_call", "_line", "_queue", "_uncalled", "_woken")
@@ -124,12 +126,12 @@ class LocalWaiter:
     def __init__(self, local_queue: LocalQueue, line: Hashable) -> None:
         self._queue = local_queue
         self._line = line
-        self._woken: Event | None = None  # once it is not the first; most always are
+        self._woken: Event | None = None  # made when it is not the first, which is rare
         self._call: Subscription | None = None
         self._uncalled: str | None = None
 
     def rest(self) -> None:
-        """Be ready to wait until woken."""
+        """Get ready to wait for :meth:`wake`."""
         if self._woken is None:
             self._woken = self._queue.runtime.event()
         self._woken.clear()
@@ -139,8 +141,10 @@ class LocalWaiter:
             self._woken.set()
 
     def stand(self, seconds: float | None) -> tuple[bool, bool]:
-        """Wait for the first place, so long; return whether it is ours, or whether an alarm was
-        raised."""
+        """Wait for the first place, for ``seconds`` at most, None without a limit.
+
+        Return whether this waiter has it, and else whether an alarm has woken it.
+        """
         if self._queue.enter(self._line, self):
             return True, False
         assert self._woken is not None
@@ -150,17 +154,18 @@ class LocalWaiter:
         return first, not first
 
     def alarm(self) -> None:
-        """Let all who stand in this line see to it that they can go on."""
+        """Wake all waiters of this line, because the database failed: each checks whether it can
+        go on."""
         self._queue.alarm(self._line)
 
     def ticket(
         self, server: str | None, *, look: bool, topic: str | None = None
     ) -> tuple[str | None, bool]:
-        """Return the ticket for the database's queue, if there is one, and whether it is called.
+        """Return the ticket for the database's queue, if there is one, and whether it is notified.
 
-        The same as before, unless the connection it belongs to was lost. ``server`` is the one to
-        be called by, None for none; ``look`` allows for a ticket that nobody calls. It is
-        called with the ``topic`` too, if there is one.
+        It is the same as before, unless the ticket's connection was lost. ``server`` is the server
+        that is to notify it, None for none; ``look`` allows a ticket that cannot be notified, whose
+        waiter polls. A notification of the ``topic`` wakes the waiter too.
         """
         if self._call is None and server is None and not look:
             return self._uncalled, False
@@ -175,18 +180,19 @@ class LocalWaiter:
         return self._uncalled, False
 
     def wait(self, seconds: float) -> tuple[bool, Passed | None]:
-        """Wait for the call, so long; return whether it came, and what was passed on with it.
+        """Wait for a notification, for ``seconds`` at most; return whether one came, and the hold
+        that was passed on with it.
 
-        It comes also when nobody can call any more.
+        It also counts as one if no notification can come any more.
         """
         assert self._call is not None, "only a waiter with a ticket is notified"
         called, passed = self._queue.notifier.wait(self._call, seconds)
-        if passed is not None:  # others may have heard the ticket with that
+        if passed is not None:  # other listeners may have received the secret ticket with it
             self._drop()
         return called, passed
 
     def leave(self) -> None:
-        """Let the next one have the place."""
+        """Leave the line, and remove the subscription."""
         self._queue.leave(self._line, self)
         if self._call is not None:
             self._drop()

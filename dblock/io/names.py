@@ -1,32 +1,32 @@
-"""What a process remembers of the names that it has had, so that it asks for them in less time."""
+"""Hints: what a process remembers of names, with which it chooses the cheapest statement."""
 
 from __future__ import annotations
 
-# A name that was waited for is hot for so many seconds after it was got. So many are remembered.
+# Seconds that a name stays hot after it was granted to a waiter. And the names remembered, at most.
 LASTS, MOST = 1.0, 1024
 
 
 class Names:
-    """A name that is not here has a row too, perhaps; one that is here has one, most likely."""
+    """The names that this process has held. Each of them most likely has a row; others may have."""
 
     def __init__(self) -> None:
-        #: Until when each is hot.
+        #: By name: the time until which it is hot.
         self._hot: dict[str, float] = {}
-        #: Those that others had when they were asked for last.
+        #: The names that had another holder when this process asked last.
         self._taken: set[str] = set()
 
     def note_refusal(self, name: str) -> None:
-        """Take down that others have a name."""
+        """Note that a name has another holder."""
         if len(self._taken) >= MOST:
             self._taken.clear()
         self._taken.add(name)
 
     def taken(self, name: str) -> bool:
-        """Return whether others had a name when it was asked for last."""
+        """Return whether a name had another holder when this process asked last."""
         return name in self._taken
 
     def note(self, name: str, contended: bool, now: float) -> None:
-        """Take down that a name was got, and whether others wanted it too."""
+        """Note that a name was granted, and whether other callers wanted it too."""
         self._taken.discard(name)
         if len(self._hot) >= MOST:
             self._hot.clear()
@@ -36,11 +36,11 @@ class Names:
             self._hot.setdefault(name, 0.0)
 
     def known(self, name: str) -> bool:
-        """Return whether this process has had it."""
+        """Return whether this process has held a name."""
         return name in self._hot
 
     def hot(self, name: str, now: float) -> bool:
-        """Return whether who wants it is likely to wait, which holds for one wait."""
+        """Return whether a caller that wants the name is likely to wait. It holds for one wait."""
         until = self._hot.get(name, 0.0)
         if until:
             self._hot[name] = 0.0
@@ -48,35 +48,36 @@ class Names:
 
 
 class FreedSlots:
-    """The slots that this process has given back, of semaphores that had one at once for it.
+    """The slots that this process has released, for semaphores whose last slot it got at once.
 
-    Others begin their search at random, so a slot that nobody is short of is free, most likely.
-    Threads do not ask for the same one. Where slots are waited for, each is another's soon.
+    Such a slot is most likely free still: other processes begin their search at random, and none of
+    them waits. Each thread gets another slot. If callers wait for a semaphore, a released slot is
+    soon another holder's, so none is remembered.
     """
 
     def __init__(self) -> None:
-        #: Their numbers, by semaphore; the last one was given back last.
+        #: By semaphore: the slots' numbers, the last released one at the end.
         self._numbers: dict[str, dict[int, None]] = {}
 
     def note(self, semaphore: str) -> None:
-        """Take down that a slot was had at once."""
+        """Note that a slot was granted at once."""
         if semaphore not in self._numbers:
             if len(self._numbers) >= MOST:
                 self._numbers.clear()
             self._numbers[semaphore] = {}
 
     def forget(self, semaphore: str) -> None:
-        """Forget them, since one has to be waited for."""
+        """Forget a semaphore's slots, because a caller has to wait for one."""
         self._numbers.pop(semaphore, None)
 
     def give_back(self, semaphore: str, number: int) -> None:
-        """Take down that a slot is given back."""
+        """Note that a slot is released."""
         numbers = self._numbers.get(semaphore)
         if numbers is not None:
             numbers[number] = None
 
     def pop(self, semaphore: str, limit: int) -> int | None:
-        """Return one that is within the limit, which nobody else here asks for then."""
+        """Remove and return a slot within the limit, so that no other thread asks for it."""
         numbers = self._numbers.get(semaphore)
         while numbers:
             try:

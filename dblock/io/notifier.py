@@ -1,6 +1,6 @@
-"""The connection on which the database tells who waits: one for all waiters of a ``Locks``.
+"""The connection on which the database notifies waiters: one for all waiters of a ``Locks``.
 
-Nobody needs a thread for it: whoever waits first reads for all, and hands that on when it goes.
+It needs no thread of its own: one of the waiters reads for all, and another one when that leaves.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("dblock")
 
-# Seconds before another try to listen, at first and at most.
+# Seconds between tries to listen, after the first failure and at most.
 PAUSE, PAUSE_MAX = 5.0, 60.0
-# Seconds before who is called again and again looks again, at first and at most: whoever may
-# connect can call. Calls that are so far apart are not again and again.
+# A rate limit, because every client that may connect can send notifications. A waiter that is
+# notified repeatedly pauses before it reads the row: AGAIN seconds at first, AGAIN_MAX at most.
+# Notifications that are APART seconds apart do not count as repeated.
 AGAIN, AGAIN_MAX, APART = 0.01, 0.1, 1.0
 
 
 class Subscription:
-    """One ticket, and whether it was called."""
+    """One ticket, and whether it was notified."""
 
     __slots__ = (
         "_heard",
@@ -56,22 +57,25 @@ class Subscription:
         self, ticket: str, server: str | None, event: Event, topic: str | None = None
     ) -> None:
         self.ticket = ticket
-        self.topic = topic  # what it is called with as well as others are
-        self.server = server  # which calls it
-        self.event = event  # set when there is something to look at
-        self.waits = False  # somebody waits for it just now
+        self.topic = topic  # a notification of this topic wakes all its subscriptions
+        self.server = server  # the server that notifies it
+        self.event = event  # set when the waiter has something to read
+        self.waits = False  # a waiter is in wait() just now
         self.woken = False
-        self.over = False  # nobody can call it
-        self.passed: Passed | None = None  # what the last call said
+        self.over = False  # its connection is gone: no notification can come
+        self.passed: Passed | None = None  # the hold in the last notification
         self._heard, self._pause = -inf, 0.0
 
     def wake(self) -> None:
-        """Have it looked at."""
+        """Wake the waiter."""
         self.woken = True
         self.event.set()
 
     def hear(self, now: float) -> Passed | None:
-        """Have the call looked at now, and the next ones less and less often."""
+        """Accept a notification: the waiter reads the row now. Repeated ones pause ever longer.
+
+        Return the hold that was passed on with it.
+        """
         before, passed, self.passed = self._heard, self.passed, None
         self.woken, self._heard = False, now
         again = now - before < APART
@@ -79,21 +83,21 @@ class Subscription:
         return passed
 
     def rest(self, now: float) -> float:
-        """Return for how many seconds it is not looked at again."""
+        """Return the seconds that the waiter has to pause before it accepts the next one."""
         return max(0.0, self._heard + self._pause - now)
 
 
 class Notifier:
-    """A connection on which the database calls tickets. Made when first needed."""
+    """Keeps the subscriptions, and the connection that listens for them, made when first needed."""
 
     def __init__(self, connections: Connections, adapter: Adapter, runtime: Runtime) -> None:
         self._connections = connections
         self._adapter = adapter
         self._runtime = runtime
-        self._refused = False  # this database cannot call, behind a pooler for one
-        #: How many tickets were called so far.
+        self._refused = False  # closed, or this database cannot notify, for example behind a pooler
+        #: Notifications received for tickets so far.
         self.calls = 0
-        #: Those who observe topics, by their ids.
+        #: The ids of the objects that observe topics.
         self._observers: set[int] = set()
         self._open: deque[OwnConnection] = deque()  # one at most
         self._at_end = weakref.finalize(self, close_all, self._open, adapter)
@@ -109,27 +113,27 @@ class Notifier:
     def _forget_all(self) -> None:
         self._channel = ""
         self._number = 0
-        self._observes = False  # the connection is to listen to topics, all of them
-        # By what of their tickets everybody may hear who listens.
+        self._observes = False  # whether the connection listens to topics too, all of them
+        # Subscriptions by the public part of the ticket, which any listener may see.
         self._calls: dict[str, Subscription] = {}
         self._connecting = False
-        # After a connection that could not be made: how long not to try, and until when.
+        # After a failed try to listen: the seconds until the next, and its earliest time.
         self._pause = self._not_before = 0.0
         self._reader: Subscription | None = None
 
     def ticket(self, server: str | None, topic: str | None = None) -> Subscription | None:
-        """Return a new ticket; None where ``server`` cannot call it.
+        """Return a new subscription; None if ``server`` cannot notify it.
 
-        With a ``topic`` it is called when that is.
+        With a ``topic`` a notification of that wakes it too.
         """
         if server is None:
             return None
         if topic is not None and not self._observes:
             self._observes = True
-            self.disconnect()  # it hears of tickets alone
+            self.disconnect()  # that connection listens for tickets alone
         if server != ANY_SERVER:
             for connection in tuple(self._open):
-                if connection.session.server != server:  # which another has replaced
+                if connection.session.server != server:  # another server has replaced its server
                     self.disconnect()
             if not self._open:
                 self._connect(server)
@@ -147,7 +151,7 @@ class Notifier:
             return call
 
     def observed_by(self, observer: object) -> None:
-        """Listen to topics, once there is a ticket for one, for as long as there are observers."""
+        """Listen to topics for as long as this observer exists, from the first ticket for one."""
         self._observers.add(id(observer))
         weakref.finalize(observer, self._leave_unobserved, id(observer)).atexit = False
 
@@ -156,27 +160,29 @@ class Notifier:
             self._observers.discard(observer)
             if self._observers or not self._observes:
                 return
-            # Nobody would read what the server goes on telling, so it is to find nobody there.
+            # No reader would take the topics' notifications off the socket. A reader of tickets
+            # finds the connection closed, and connects again without topics.
             self._observes = False
             for connection in self._open:
                 with contextlib.suppress(Exception):  # it may be broken
                     self._runtime.hang_up(connection.driver.fileno())
 
     def disown(self, tickets: Sequence[str]) -> None:
-        """Let the database see that nobody waits with these tickets."""
+        """Close the connection if it listens for these tickets, so that the database sees them as
+        dead."""
         if any(ticket.startswith(self._channel) for ticket in tickets):
             self.disconnect()
 
     def forget(self, call: Subscription) -> None:
-        """Have no more to do with a ticket."""
+        """Remove a subscription."""
         with lock:
             self._calls.pop(call.ticket[:NUMBER], None)
         self._stop_reading(call)
 
     def wait(self, call: Subscription, seconds: float) -> tuple[bool, Passed | None]:
-        """Wait until a ticket is called, so long; read for all when nobody else does.
+        """Wait for a notification, for ``seconds`` at most; read for all if no other waiter does.
 
-        Return whether it was, and what was passed on with that.
+        Return whether one came or none can come any more, and the hold that was passed on with it.
         """
         now = self._runtime.now()
         until = now + seconds
@@ -203,7 +209,7 @@ class Notifier:
         return True, call.hear(self._runtime.now())
 
     def _stop_reading(self, call: Subscription) -> None:
-        """Let another one read."""
+        """Let another waiter read."""
         with lock:
             call.waits = False
             if self._reader is call:
@@ -213,13 +219,14 @@ class Notifier:
                     if other.waits and not other.woken:
                         other.event.set()
                         break
-            # One that was about to go when it was closed has read no more, and nobody will.
+            # This reader was about to leave when the notifier was closed. No other waiter will
+            # read, so the connection is closed here.
             unread = self._void() if self._refused and self._reader is None else []
         for connection in unread:
             self._connections.drop(connection)
 
     def _read(self, call: Subscription, until: float) -> None:
-        """Read until ``call`` is called, or it is ``until``."""
+        """Read notifications until one is for ``call``, or until the time ``until``."""
         while self._open and not (call.woken or call.over):
             driver, left = self._open[0].driver, until - self._runtime.now()
             try:
@@ -273,7 +280,7 @@ class Notifier:
                     self._pause = 0.0
                     self._channel = channel
                     self._open.append(connection)
-            if unwanted:  # closed by now, or on the way to a new server
+            if unwanted:  # closed meanwhile, or connected to another server
                 self._connections.drop(connection)
                 self._rest()
         except Exception as error:
@@ -290,19 +297,20 @@ class Notifier:
             self._connecting = False
 
     def _rest(self) -> None:
-        """Try again, but not before long."""
+        """Set the time of the next try to listen, later after each failure."""
         self._pause = min(max(PAUSE, 2 * self._pause), PAUSE_MAX)
         self._not_before = self._runtime.now() + self._pause
 
     def _lose(self) -> None:
-        """End the connection. Who waits gets another ticket, or asks instead."""
+        """Drop the connection. Its waiters get other tickets, or poll."""
         with lock:
             connections = self._void()
         for connection in connections:
             self._connections.drop(connection)
 
     def _void(self) -> list[OwnConnection]:
-        """Let nobody wait any more, under the lock; return what nobody reads then."""
+        """Wake all waiters for good, under the lock; return the connection, for the caller to
+        drop."""
         for call in self._calls.values():
             call.over = True
             call.event.set()
@@ -311,16 +319,16 @@ class Notifier:
         return connections
 
     def close(self) -> None:
-        """Listen no more; whoever waits is woken, and finds that out."""
+        """Stop listening for good, and wake the waiters."""
         self._refused = True
         self.disconnect()
 
     def disconnect(self) -> None:
-        """Close the connection; who waits gets another ticket."""
+        """Close the connection. Its waiters get other tickets."""
         with lock:
             if self._reader is None:
                 connections = self._void()
-            else:  # it is for who reads to close what it waits on, which has an end now
+            else:  # the reader waits on the socket: it finds the end of the data, and drops it
                 connections = []
                 for connection in self._open:
                     self._runtime.hang_up(connection.driver.fileno())

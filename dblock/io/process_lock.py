@@ -1,4 +1,4 @@
-"""The process-wide lock: for what the keeper and the users' threads both change."""
+"""The process-wide lock, for state that both the keeper and the users' threads change."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import threading
 
 from ..system.platform import at_fork
 
-#: Never held for long. Reentrant, since a garbage collection, and with it anybody's code, can come
-#: anywhere. Nobody else has it while the process forks.
+#: It is never held for long. It is reentrant, since a garbage collection can run at any point, and
+#: with it a finalizer that needs the lock. The forking thread has it during a fork.
 lock = threading.RLock()
 #: Notified when a renewal has ended.
 settled = threading.Condition(lock)
 
-#: Whether the interpreter ends. Daemon threads have stopped for good then, wherever they were.
+#: Whether the interpreter ends. By then daemon threads have stopped for good, at any point.
 at_the_end = sys.is_finalizing
 
 
 def take_over() -> None:
-    """Have the lock free :func:`at_the_end`, when a thread was stopped that had it.
+    """Free the lock :func:`at_the_end`, if a thread had it when it was stopped.
 
-    The thread that runs finalizers is then the only one that goes on.
+    Only the thread that runs finalizers is still running then.
     """
     if lock.acquire(blocking=False):
         lock.release()
-    else:  # as in a forked child, where the other threads are gone as well
+    else:  # the same reset as in a forked child, which has no other threads either
         lock._at_fork_reinit()  # type: ignore[attr-defined]  # not in the types
 
 

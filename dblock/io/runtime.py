@@ -1,7 +1,7 @@
-"""What dblock leaves to its surroundings: time, randomness, waiting.
+"""Time, randomness and waiting, which depend on where dblock runs.
 
-Here it is that of a thread. :mod:`dblock.aio` has the same for a task of an event loop; and whoever
-has one of his own decides what time it is, and what is drawn.
+:class:`Runtime` is for threads. :mod:`dblock.aio` has one for the tasks of an event loop. Tests
+replace it to control time and randomness.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Event(Protocol):
-    """A :class:`threading.Event`, or what a task has for one."""
+    """A :class:`threading.Event`, or its counterpart for tasks."""
 
     def is_set(self) -> bool: ...
 
@@ -51,20 +51,20 @@ class Turns(Protocol):
 
 
 class Runtime:
-    """Threads, which block, and are interrupted by nobody but KeyboardInterrupt."""
+    """The runtime of threads. They block, and only KeyboardInterrupt interrupts them."""
 
-    #: What is finished may go on when its caller does not wait for it any more.
+    #: Whether :meth:`finish` may return before the function has ended.
     lingers = False
-    #: Who is told of what is believed here; nobody, but for tests.
+    #: Receives each change of what the holders of this process believe. Only tests set it.
     observer: Observer | None = None
 
     # --- time and randomness -----------------------------------------------------------------
 
     #: The holder's clock: seconds since some moment in the past.
     now: Callable[[], float] = staticmethod(clock.now)
-    #: A number from 0 to 1, for what is not to be in step with others.
+    #: A random number from 0 to 1, which keeps processes out of step.
     random: Callable[[], float] = staticmethod(random.random)
-    #: So many bytes that nobody can guess, in hexadecimal.
+    #: ``size`` random bytes for secrets, in hexadecimal.
     token: Callable[[int], str] = staticmethod(lambda size: os.urandom(size).hex())
 
     # --- waiting -----------------------------------------------------------------------------
@@ -73,15 +73,16 @@ class Runtime:
         time.sleep(seconds)
 
     def wait(self, event: Event, seconds: float | None) -> bool:
-        """Wait until an event of this runtime is set, so long; return whether it is."""
+        """Wait until an event of this runtime is set, for ``seconds`` at most; return whether it
+        is."""
         return bool(event.wait(seconds))
 
     def readable(self, descriptor: int, seconds: float) -> bool:
-        """Wait until there is something to read, so long; return whether there is."""
+        """Wait until the descriptor can be read, for ``seconds`` at most; return whether it can."""
         return poller(descriptor)(seconds)
 
     def hang_up(self, descriptor: int) -> None:
-        """Let who waits for a connection to be readable find its end."""
+        """Shut a connection down, so that a thread which waits to read it finds its end."""
         with socket.socket(fileno=os.dup(descriptor)) as connected:
             connected.shutdown(socket.SHUT_RDWR)
 
@@ -89,11 +90,11 @@ class Runtime:
         return threading.Event()
 
     def turns(self, limit: int) -> Turns:
-        """Return as many turns.
+        """Return a semaphore with ``limit`` permits.
 
-        No interruption leaves the queue locked, for it is written in C. A
-        :class:`threading.Semaphore` is written in Python: a KeyboardInterrupt in its middle keeps
-        its own lock, and everybody waits for ever.
+        The queue is written in C, so no interruption leaves it locked. A
+        :class:`threading.Semaphore` is written in Python: a KeyboardInterrupt within it leaves its
+        internal lock locked, and all threads wait forever.
         """
         turns: SimpleQueue[None] = SimpleQueue()
         for _ in range(limit):
@@ -102,7 +103,8 @@ class Runtime:
 
     @contextmanager
     def settled(self, done: Callable[[], bool], patience: float) -> Iterator[None]:
-        """Wait until a renewal under way has ended, so long; and keep others out for a moment."""
+        """Wait until a renewal under way is ``done``, for ``patience`` seconds at most; run the
+        block with the process-wide lock."""
         with lock:
             settled.wait_for(done, patience)
             yield
@@ -110,31 +112,36 @@ class Runtime:
     # --- being interrupted -------------------------------------------------------------------
 
     def connect(self, make: Callable[[], T], keep: Callable[[T], None]) -> T:
-        """Return what ``make`` makes; what is made too late for the caller goes to ``keep``."""
+        """Return what ``make`` returns; ``keep`` gets it if it comes too late for the caller."""
         return make()
 
     def finish(self, function: Callable[[], T], *, cancelled: bool = False) -> T | None:
         """Run a function to its end, even if the caller is cancelled meanwhile, or was before.
 
-        Where it need not wait for it, that caller does so for a moment only; None is returned then.
+        If the runtime :attr:`lingers`, a cancelled caller waits for a moment only; then this
+        returns None.
         """
         return function()
 
     def undo(self, error: BaseException, function: Callable[[], object]) -> None:
-        """Undo what an error has interrupted. If the caller's stack is used up, on another one."""
+        """Run the ``function`` that undoes interrupted work; after a RecursionError on another
+        stack, because the caller's is used up."""
         if isinstance(error, RecursionError):
             self.apart(function)
         else:
             function()
 
     def apart(self, function: Callable[[], object]) -> None:
-        """Run a function to its end on a stack of its own. It takes few calls to begin one so."""
+        """Run a function to its end on a stack of its own.
+
+        ``_thread``, because a :class:`threading.Thread` needs more of the caller's stack to start.
+        """
         done = _thread.allocate_lock()
         done.acquire()
 
         def run() -> None:
             try:
-                # The application waits for signals where it likes.
+                # The application decides which thread gets its signals.
                 block_signals()
                 function()
             finally:
@@ -143,5 +150,5 @@ class Runtime:
         _thread.start_new_thread(run, ())
         done.acquire()
 
-    #: Raises a cancellation that came while a statement was under way; nothing cancels a thread.
+    #: Raises a cancellation that came during a statement. None for threads: they have none.
     check: Callable[[], None] | None = None

@@ -1,4 +1,4 @@
-"""Where dblock's tables are, and whether they are of the version that this code needs."""
+"""Finds dblock's tables, and checks that they have the version that this code needs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class SchemaCheck:
-    """Looks at the tables of one database on the first connection to it, whichever that is; and on
-    the first after its server has become a node of a cluster, or is one no longer."""
+    """Checks the tables of a database on the first connection to it; and on the first one after its
+    server has joined or left a cluster."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -32,7 +32,7 @@ class SchemaCheck:
         try:
             reply = connections.execute(connection, query, self._dialect.timeouts.connect)
         except StatementError as failure:
-            if failure.fault is Fault.DISCONNECTED:  # as any connection that cannot be made
+            if failure.fault is Fault.DISCONNECTED:  # report it as a connection that was not made
                 raise StatementError(
                     Fault.UNREACHABLE, str(failure), timed_out=failure.timed_out
                 ) from failure.__cause__
@@ -40,5 +40,5 @@ class SchemaCheck:
         settle(self._dialect, query.read(reply))
 
     def forget_parent(self) -> None:
-        """Look again in a forked child, whose database may have another name, as one of tests."""
+        """Check again in a forked child, whose database may have another name, as in tests."""
         self._dialect.settle(None)

@@ -1,4 +1,4 @@
-"""SQLAlchemy's transactions: find that of a Connection or Session, and run statements in it."""
+"""SQLAlchemy's transactions: find the one of a Connection or Session, and run statements in it."""
 
 from __future__ import annotations
 
@@ -114,13 +114,13 @@ def _found(on: Borrowable) -> Connection | Session:
 
 
 def _begin_before_savepoints(session: Session, dialect: Dialect) -> None:
-    """Begin a Session's transaction where the driver would leave that to a savepoint.
+    """Begin a Session's transaction if the driver would let a savepoint begin it.
 
-    A Session sets its savepoints when it is asked for its connection, which is yet to come.
+    A Session sets its savepoints when it is asked for its connection. The caller has not asked yet.
     """
     bind, root = session.bind, session.get_transaction()
     if isinstance(bind, Connection) and bind.in_transaction():
-        connection = bind  # a savepoint may be how the Session joins its transaction
+        connection = bind  # the Session may join this transaction by a savepoint
     elif root is not None and session.in_nested_transaction():
         connection = root.connection(None)
     else:
@@ -146,9 +146,9 @@ def _savepoint_problem(connection: Connection, cached: _PerConnection, locking: 
 
 @dataclass(slots=True)
 class _PerConnection:
-    """A connection of a pool of the user's, and what dblock keeps with it until it is closed.
+    """A connection of the user's pool, and what dblock keeps with it until it is closed.
 
-    To find out or to make any of this takes as long as a statement.
+    Finding or making any of it takes as long as a statement.
     """
 
     adapter: Adapter
@@ -157,7 +157,8 @@ class _PerConnection:
     connection: Any
     opener: Opener | None
     cursor: Any = None
-    #: The transaction that has begun before any savepoint in it, where that makes a difference.
+    #: A transaction that began before any savepoint in it. Kept only for drivers for which that
+    #: makes a difference.
     begun: ref[RootTransaction] | None = None
 
     def note_begun(self, connection: Connection) -> None:
@@ -174,17 +175,18 @@ class _PerConnection:
 class _Savepoints:
     """Calls functions when one of the savepoints around them is rolled back.
 
-    There is one for each connection that needs it, and it is never removed: SQLAlchemy sends the
-    statements of a connection through its events for good once that had a listener.
+    Each connection that needs one has one, and it is never removed: once a connection has had a
+    listener, SQLAlchemy sends its statements through its events for good.
     """
 
     def __init__(self) -> None:
         self._root: ref[Root] | None = None
-        #: They have the transaction from here, for one that referred to it would keep it alive.
+        #: They get the transaction as an argument: a function that referred to it would keep it
+        #: alive.
         self._functions: list[tuple[set[str], Callable[[Root], None]]] = []
 
     def add(self, root: Root, around: set[str], function: Callable[[Root], None]) -> None:
-        # The functions of another transaction ended with it.
+        # The functions of an earlier transaction ended with it.
         if self._root is None or self._root() is not root:
             self._root = ref(root)
             self._functions = []
@@ -204,16 +206,17 @@ _savepoints: WeakKeyDictionary[Connection, _Savepoints] = WeakKeyDictionary()
 
 
 def _cached_for(connection: Connection, dialect: Dialect) -> _PerConnection:
-    """Return what there is for the connection that a user's connection has of its pool."""
+    """Return what dblock keeps with the pooled connection behind a user's connection."""
     lent = connection.connection
     found: _PerConnection | None = lent.info.get(_CACHED)
     if found is None or found.adapter is not dialect.adapter:
         driver = _driver_of(connection, dialect)
         there = driver.connection_of(lent)
-        if there is None:  # it is detached from its pool
+        if there is None:  # the connection is detached from its pool
             assert lent.dbapi_connection is not None
             there = connection.dialect.get_driver_connection(lent.dbapi_connection)
-        # What it has prepared there is of use to any Locks, and that it has begun.
+        # The opener, with its prepared statements, and the begun transaction are valid for every
+        # Locks, not only for this adapter's.
         opener = driver.opener(there) if found is None else found.opener
         begun = None if found is None else found.begun
         found = _PerConnection(dialect.adapter, driver, there, opener, begun=begun)
@@ -239,9 +242,9 @@ class BorrowedTransaction(TableTransaction):
     """A transaction of SQLAlchemy's.
 
     dblock runs its statements on the driver's own cursor, because SQLAlchemy's work around a
-    statement takes longer than the driver. The first one is sent with the BEGIN where the driver
-    can do that. If somebody listens to SQLAlchemy's events, or it logs, the statements go through
-    it. SQLAlchemy hears of failures in both cases, and empties the pool of a server that is gone.
+    statement takes longer than the driver. It sends the first one with the BEGIN if the driver can
+    do that. If SQLAlchemy's events have listeners, or SQLAlchemy logs, the statements go through
+    it. In both cases SQLAlchemy handles failures, and empties the pool of a server that is gone.
     """
 
     def __init__(
@@ -250,7 +253,8 @@ class BorrowedTransaction(TableTransaction):
         super().__init__(dialect, cached.driver, cached.connection, runtime)
         self.connection = connection
         self._cached = cached
-        #: Whether there was nothing before, when somebody asked: it can be started over.
+        #: Whether nothing was done in the transaction before :meth:`note_whether_fresh`: then it
+        #: can be started over.
         self.fresh = False
 
     @property
@@ -259,7 +263,7 @@ class BorrowedTransaction(TableTransaction):
 
     @property
     def source(self) -> object:
-        return self.connection.dialect  # the engine's, and that of its options' engines
+        return self.connection.dialect  # an engine and its copies with other options share it
 
     def begin(self) -> None:
         if not self.connection.in_transaction():
@@ -273,7 +277,7 @@ class BorrowedTransaction(TableTransaction):
         if not around:
             return
         root = self.root
-        assert root is not None  # a savepoint is in one
+        assert root is not None  # a savepoint is in a transaction
         found = _savepoints.get(self.connection)
         if found is None:
             found = _savepoints[self.connection] = _Savepoints()
@@ -358,7 +362,7 @@ class BorrowedTransaction(TableTransaction):
 
     @property
     def watched(self) -> bool:
-        """Whether statements have to go through SQLAlchemy: somebody listens or logs, a savepoint
+        """Whether statements have to go through SQLAlchemy: it has listeners or logs, a savepoint
         is open, or the driver needs it."""
         connection = self.connection
         return (
@@ -374,8 +378,8 @@ class BorrowedTransaction(TableTransaction):
     def _send(
         self, query: Query[Any], *, typed: bool = False
     ) -> tuple[Sequence[Any], int, Sequence[Any]]:
-        """Run a statement; return its rows, how many it was about, and, if ``typed``, the driver's
-        types of their columns."""
+        """Run a statement; return its rows, how many rows it matched, and, if ``typed``, the
+        driver's types of the columns."""
         connection, cached = self.connection, self._cached
         self.begin()
         opener, cursor = cached.opener, None
@@ -394,7 +398,7 @@ class BorrowedTransaction(TableTransaction):
                 connection.dialect.do_execute(cursor, sql, params)
             rows = cursor.fetchall() if self.driver.has_rows(cursor) else ()
             kinds = [column[1] for column in cursor.description] if typed else ()
-            if self.driver.savepoint_begins:  # none is open here
+            if self.driver.savepoint_begins:  # no savepoint is open here
                 cached.note_begun(connection)
             return rows, cursor.rowcount, kinds
         except BaseException as error:
@@ -409,7 +413,7 @@ class BorrowedTransaction(TableTransaction):
             raise self._told(told) from cause_of(told)
 
     def types(self, table: Table) -> dict[str, TypeEngine[Any]]:
-        """Return the types of a table's columns, as the database tells them. It may tell none."""
+        """Return the types of a table's columns; none if the database does not show them."""
         try:
             schema = (self.schemas or {}).get(table.schema, table.schema)
             columns = inspect(self.connection).get_columns(table.name, schema=schema)
@@ -418,7 +422,7 @@ class BorrowedTransaction(TableTransaction):
         except DBAPIError as error:
             fault = self._told(error)
             lacking = isinstance(fault, StatementError) and fault.fault is Fault.PRIVILEGE
-            if lacking and not self._dialect.failure_aborts:  # of a view, or only some columns
+            if lacking and not self._dialect.failure_aborts:  # for a view, or for some columns
                 return {}
             raise fault from error.orig
         return {column["name"]: column["type"] for column in columns}
@@ -431,13 +435,13 @@ class BorrowedTransaction(TableTransaction):
         return fault or error
 
 
-#: What a statement raises through SQLAlchemy: the errors that it knows of the driver's, and those
-#: of sockets, which some drivers let through.
+#: The errors that a statement raises through SQLAlchemy: the driver's errors that it wraps, and
+#: errors of sockets, which some drivers let through.
 FAILURES = (FailedStatement, OSError)
 
 
 def cause_of(error: Exception) -> BaseException:
-    """Return what was raised below SQLAlchemy."""
+    """Return the error that was raised below SQLAlchemy."""
     orig = error.orig if isinstance(error, FailedStatement) else None
     return error if orig is None else orig
 
@@ -446,5 +450,5 @@ _SAVEPOINT: Query[int] = Query("SAVEPOINT dblock", {}, commands.Savepoint())
 _UNDO: Query[int] = Query("ROLLBACK TO SAVEPOINT dblock", {}, commands.UndoSavepoint())
 _RELEASE: Query[int] = Query("RELEASE SAVEPOINT dblock", {}, commands.EndSavepoint())
 
-# In the dictionary that SQLAlchemy keeps with each connection of a pool, until that is closed.
+# The key in the dictionary that SQLAlchemy keeps with each pooled connection until it is closed.
 _CACHED = "dblock"

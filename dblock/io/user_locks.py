@@ -1,8 +1,8 @@
-"""Where nobody is told: waiting in the server, for the name's user lock (``GET_LOCK``).
+"""Waiting in the server for a name's user lock (``GET_LOCK``), on a database that cannot notify.
 
-A session has it with the name and lets it go with it, so a connection is kept for that.
+The holder's session has the user lock for as long as the name, so its connection is kept for that.
 
-It decides nothing. The row does, and the queue in it comes first.
+The user lock grants nothing. The name's row does, and the queue in the row comes first.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from .connecting import OwnConnection
     from .connections import Connections
 
-# So many a process has or waits for; and as many again for names that are hot: it would starve for
-# those while it waits for others.
+# User locks that a process has or waits for, at most; and as many again for hot names, for which it
+# would starve while it waits for others.
 USER_LOCKS = 4
 
 
 class UserLocks:
-    """Who of this process has a user lock, or waits for one."""
+    """The user locks that this process has or waits for."""
 
     def __init__(self, connections: Connections, dialect: Dialect, limit: int = USER_LOCKS) -> None:
         self.connections = connections
@@ -38,22 +38,22 @@ class UserLocks:
         self._known: WeakSet[UserLock] = WeakSet()
 
     def user_lock(self, hot: bool) -> UserLock:
-        """Return the user lock to wait for.
+        """Return a user lock to wait for.
 
-        ``hot`` tells that it was waited for a moment ago.
+        ``hot`` means that this process waited for the name a moment ago.
         """
         return UserLock(self, hot)
 
     @property
     def kept(self) -> int:
-        """How many there are with a connection, or about to have one."""
-        with lock:  # a set does not grow while somebody goes through it
+        """The number of user locks that have a connection, or are about to get one."""
+        with lock:  # the set must not grow while it is iterated
             return sum(user_lock.admitted and not user_lock.inherited for user_lock in self._known)
 
     def admit(self, user_lock: UserLock) -> None:
-        """Let one have a connection.
+        """Allow a user lock a connection.
 
-        Raises StatementError where there are enough with one.
+        Raises StatementError if as many as the limit have one.
         """
         with lock:
             if self.kept >= (2 * self.limit if user_lock.hot else self.limit):
@@ -62,7 +62,7 @@ class UserLocks:
             user_lock.admitted = True
 
     def close(self) -> None:
-        """Let all user locks go."""
+        """Release all user locks."""
         with lock:
             user_locks = list(self._known)
         for user_lock in user_locks:
@@ -70,7 +70,7 @@ class UserLocks:
 
 
 class UserLock:
-    """A session's user lock, or its place before it, and the connection kept for that."""
+    """A user lock that a session has or waits for, and the connection kept for that."""
 
     def __init__(self, user_locks: UserLocks, hot: bool) -> None:
         self._user_locks = user_locks
@@ -78,7 +78,7 @@ class UserLock:
         self._dialect = user_locks.dialect
         self._connection: OwnConnection | None = None
         self._pid = os.getpid()
-        #: It has a connection, or is about to.
+        #: Whether it has a connection, or is about to get one.
         self.admitted = False
         self.hot = hot
 
@@ -87,7 +87,7 @@ class UserLock:
 
     @property
     def inherited(self) -> bool:
-        """Whether this is a forked child looking at its parent's."""
+        """Whether this is a forked child, and the user lock its parent's."""
         return self._pid != os.getpid()
 
     @property
@@ -96,7 +96,7 @@ class UserLock:
         return self._connection is not None and not self.inherited
 
     def run(self, step: ExecuteOnSession, orphaned: list[Query[bool]] | None) -> Reply:
-        """Run a statement of the user lock's session.
+        """Run a statement on the user lock's session.
 
         ``orphaned`` is as in :meth:`.Driver.run`. Raises StatementError.
         """
@@ -114,7 +114,7 @@ class UserLock:
             if failure.fault not in UNDONE:
                 self.drop()
             elif step.first or step.last:
-                self._leave(connection)  # it may be had all the same: the row was busy
+                self._leave(connection)  # the session may have it anyway: only the row was busy
             if failure.fault in UNUSABLE:
                 self._connections.clear()
             raise
@@ -130,7 +130,7 @@ class UserLock:
         return reply
 
     def _leave(self, connection: OwnConnection) -> None:
-        """Let the user lock go, if it is had."""
+        """Release the user lock, if the session has it."""
         try:
             self._connections.execute(connection, self._dialect.unlock_all())
         except BaseException as error:
@@ -146,13 +146,13 @@ class UserLock:
             self._connections.give(connection)
 
     def _part(self) -> OwnConnection | None:
-        """Have no connection from now on; return the one there was, to one thread only."""
+        """Give up the connection, and return it, to one thread only."""
         with lock:
             connection, self._connection, self.admitted = self._connection, None, False
         return connection
 
     def drop(self) -> None:
-        """Let the user lock go, by closing its connection."""
+        """Release the user lock by closing its connection."""
         connection = self._part()
         if connection is None:
             return

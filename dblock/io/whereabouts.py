@@ -1,4 +1,4 @@
-"""Whether a user's transaction is in the database of the locks."""
+"""Finds out whether a user's transaction is in the database of the locks."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 
 class Whereabouts:
-    """Finds out where the tables of some Locks are, before users' transactions go there."""
+    """Finds the place of the tables, before dblock runs statements in users' transactions."""
 
     def __init__(self, dialect: Dialect, run: Callable[..., Any], runtime: Runtime) -> None:
         self._dialect = dialect
         self._run = run
         self._runtime = runtime
-        #: Whether nobody but a user's transaction can be there: in memory.
+        #: Whether only the user's connection can reach the database: it is in memory.
         self.alone: Callable[[], bool] = bool
 
     def find(self, transaction: Borrowed) -> None:
-        """Look where the tables are, unless that is known."""
+        """Find the place of the tables, unless it is known."""
         if self._dialect.place is None:
             self._do(place.locate(self._dialect, *self._patience, alone=self.alone()), transaction)
 
     def moved(self, transaction: Borrowed, name: str) -> bool:
-        """See why a statement found nothing; see :func:`.place.check`."""
+        """Check why a statement matched no row; see :func:`.place.check`."""
         moved: bool = self._do(place.check(self._dialect, name, *self._patience), transaction)
         return moved
 

@@ -1,6 +1,6 @@
 """dblock's tables: the migrations that create them, and their SQLAlchemy metadata.
 
-The migrations decide what is in a database. :func:`tables` describes their newest state, for
+The migrations define the tables in a database. :func:`tables` describes their newest state, for
 applications that keep all their tables in one MetaData. A test compares the two.
 
 :func:`migration_lock` is for migrations of any tables: it lets one process migrate at a time.

@@ -1,8 +1,9 @@
-"""The look whether there is anything to migrate: where the migration will be, and beside it.
+"""Checks whether there is anything to migrate, at the place of the migration.
 
-It is on the lock's own connection. On the user's it would be the start of a transaction, which
-Alembic then would not commit, and of a snapshot from before the lock. So the lock's connection goes
-where the user's is: to the search_path of a tenant on PostgreSQL, to its database on MariaDB.
+The check runs on the lock's own connection. On the user's connection it would begin a transaction,
+which Alembic then would not commit, with a snapshot from before the lock. So the lock's connection
+goes to the place of the user's: to the search_path of a tenant on PostgreSQL, to its database on
+MariaDB.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Needed = Callable[[Connection], bool]
 
 
 class Place:
-    """Where in its database a connection of the user's migrates."""
+    """The place in its database where a user's connection migrates."""
 
     def __init__(self, connection: Connection, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -33,14 +34,14 @@ class Place:
         self._found = _ask(connection, dialect.migration_place())
 
     def go(self, own: Connection) -> None:
-        """Take the lock's own connection there, as far as that lasts for longer than a look."""
+        """Take the lock's own connection there, with the settings that may last beyond a check."""
         own.dialect.default_schema_name = self._schema_name
         own.execution_options(schema_translate_map=self._translated)
         self._run(own, self._dialect.go_to_place(self._found))
 
     @contextlib.contextmanager
     def stay(self, own: Connection) -> Iterator[None]:
-        """Be there for a look. It leaves nothing behind in a pooler's connection."""
+        """Be there for one check. It leaves no setting behind in a pooler's connection."""
         before, after = self._dialect.look_at_place(self._found)
         self._run(own, before)
         try:
@@ -55,13 +56,13 @@ class Place:
 
 
 def _ask(connection: Connection, questions: tuple[str, ...]) -> tuple[str | None, ...]:
-    """Ask the user's connection, below SQLAlchemy, which would begin a transaction for it.
+    """Run queries on the user's connection, below SQLAlchemy, which would begin a transaction.
 
-    None of these questions takes a snapshot.
+    None of these queries takes a snapshot.
     """
     driver = connection.connection
     info = getattr(driver.driver_connection, "info", None)
-    begun = getattr(info, "transaction_status", 0) != 0  # of psycopg: by a cursor of the user's
+    begun = getattr(info, "transaction_status", 0) != 0  # psycopg's: a user's cursor has begun it
     found = []
     try:
         for question in questions:
@@ -99,6 +100,6 @@ def alembic_needs(connection: Connection) -> Needed | None:
             there = MigrationContext.configure(own, opts=options)
             return set(there.get_current_heads()) != destination
         except DBAPIError:
-            return True  # it cannot be seen from here, as in what the user's has attached
+            return True  # not visible here, for example in a database that the user has attached
 
     return needed

@@ -175,7 +175,7 @@ def downgrade(
         there, before = ours.names(), ours.revision()
         if ours.are_anothers():
             raise Unsupported(_ANOTHERS)
-        if there:  # they are made for the newest tables
+        if there:  # the functions need the newest tables
             _run(connection, dialect.drop_functions())
             _run(connection, dialect.drop_gate() if revision == "base" else ())
         command.downgrade(_config(dialect, connection), revision)
@@ -218,7 +218,7 @@ def migrating(
     prefix: str = "dblock_",
     trust_server: bool = False,
 ) -> Iterator[Connection]:
-    """Yield a connection in a transaction, while nobody else migrates this database."""
+    """Yield a connection in a transaction, while no other process migrates this database."""
     engine, dialect = resolve(
         target, timeouts=Timeouts(), schema=schema, prefix=prefix, trust_server=trust_server
     )

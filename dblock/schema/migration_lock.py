@@ -1,9 +1,9 @@
 """One migrator at a time. The lock needs no table, because the migration may create the tables.
 
-The lock has a connection of its own. So nothing that the migration does ends it, not a commit and
-not an ``autocommit_block()``. It ends with that connection, however the migrator ends. dblock asks
-for it again and again and does not wait in the server: the snapshot of a waiting statement would
-delay CREATE INDEX CONCURRENTLY.
+The lock has a connection of its own. So no statement of the migration ends it, not a commit and not
+an ``autocommit_block()``. It ends with that connection, however the migrator ends. dblock polls for
+it and does not wait in the server: the snapshot of a waiting statement would delay CREATE INDEX
+CONCURRENTLY.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def alone(
     """
     patience = check_wait(wait)
     with contextlib.ExitStack() as stack:
-        who: Callable[[], str] = str  # nothing is said
+        who: Callable[[], str] = str  # returns "": the holder is unknown
         if dialect.one_writer:
             attempt = _file_lock(engine, stack)
             own = stack.enter_context(_own_connection(engine)) if needed is not None else None
@@ -186,7 +186,7 @@ def _session_lock(own: Connection, dialect: Dialect, name: str) -> Callable[[], 
 
 
 def _holder(own: Connection, dialect: Dialect, name: str) -> str:
-    """Say who has the lock, for people, as far as the database says."""
+    """Name the lock's holder, for people, as far as the database shows it."""
     found = own.exec_driver_sql(dialect.migration_holder(name)).first()
     if found is None or found[0] is None:
         return ""
@@ -205,7 +205,7 @@ def _file_lock(engine: Engine, stack: contextlib.ExitStack) -> Callable[[], bool
     if not engine.url.database or engine.url.database == ":memory:":
         return _nothing
     path = f"{engine.url.database}-migrating"
-    with contextlib.suppress(FileExistsError):  # SQLite would let no other user of a group lock it
+    with contextlib.suppress(FileExistsError):  # SQLite's own file mode would shut out the group
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
     file = sqlite3.connect(path, timeout=0, isolation_level=None)
     stack.callback(file.close)

@@ -1,4 +1,4 @@
-"""dblock's tables as a migration finds them: which there are, whose, and of which revision."""
+"""The state of dblock's tables before a migration: which exist, their origin and revision."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Ours:
         return not self._is_there(f"{self._prefix}version") and bool(self.names())
 
     def half_downgraded(self) -> bool:
-        """Whether a downgrade was cut off: what Alembic has on record is no longer there."""
+        """Whether a downgrade was cut off: the tables' own record is older than Alembic's."""
         opts = {"version_table": f"{self._prefix}version", "version_table_schema": self._schema}
         context = MigrationContext.configure(self._connection, opts=opts)
         return (self.revision() or "") < (context.get_current_revision() or "")

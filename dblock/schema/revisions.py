@@ -1,4 +1,4 @@
-"""dblock's revisions inside other migrations: Alembic's, Django's, or those of any tool."""
+"""dblock's revisions inside other migrations: Alembic's, Django's, or any other tool's."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What dblock's revisions are made of: steps that can be done again.
+"""The steps of dblock's revisions. Each step can be run again.
 
-Where the database keeps what was done before a revision was cut off, the revision is run again from
-its beginning. So each step leaves alone what is there already, or is gone already. What a table is
-made of stands in the revision.
+If a database does not undo the first steps of a revision that was cut off, the revision is run
+again from its beginning. So a step does nothing if its object exists already, or is gone already.
+The revision itself defines the columns of a table.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import sqlalchemy as sa
 
 
 class Kind(NamedTuple):
-    """What a kind of database can do."""
+    """The abilities of a kind of database."""
 
     #: ADD COLUMN IF NOT EXISTS, DROP COLUMN IF EXISTS.
     looks: bool
-    #: What is printed for it is run as one transaction: nothing can be there from before.
+    #: Printed statements run as one transaction, so no object can be left from an earlier run.
     whole: bool
     add_key: str | None
 
 
 _KINDS = {
-    # Where there is a key, PostgreSQL makes it anew: it has no IF NOT EXISTS for that.
+    # PostgreSQL replaces an existing key: it has no IF NOT EXISTS for keys.
     "postgresql": Kind(
         looks=True,
         whole=True,
@@ -51,7 +51,7 @@ class Steps:
         context = op.get_context()
         self._dialect = context.dialect
         self._printed: bool = context.as_sql
-        #: Without a place there are the defaults: this runs in a history of the user's.
+        #: Without a place there are the defaults: this runs in the user's own history.
         self.schema: str | None = context.opts.get("dblock_schema")
         self.prefix: str = context.opts.get("dblock_prefix", "dblock_")
         #: "postgresql", "mysql" or "sqlite".
@@ -97,7 +97,7 @@ class Steps:
         )
 
     def comment(self, table: str, column: sa.Column[Any]) -> None:
-        """Say anew what a column is for, where the database keeps that."""
+        """Replace a column's comment, if the database has comments."""
         if self._dialect.supports_comments:
             self._op.alter_column(
                 self.prefix + table,
@@ -116,24 +116,24 @@ class Steps:
             self._op.drop_column(self.prefix + table, column, schema=self.schema)
 
     def add_key(self) -> None:
-        """Give ``dblock_schema`` a primary key, where an older dblock made it without."""
+        """Give ``dblock_schema`` a primary key, if an older dblock created it without one."""
         if self._can.add_key is None or self._has_key():
             return
         key = self._dialect.identifier_preparer.quote(f"{self.prefix}schema_pkey")
         self.execute(self._can.add_key.format(table=self.name("schema"), key=key))
 
     def done(self, number: int, mark: str = "revision") -> None:
-        """Write down that this revision was applied: an upgrade's last step."""
+        """Record that this revision was applied: an upgrade's last step."""
         if not self._printed:
-            self.add_key()  # else a server that replicates the table may refuse the change
+            self.add_key()  # without a key a server that replicates the table may refuse the change
         table = self.name("schema")
         lower = f"{mark} < {number}" if mark == "version" else f"COALESCE({mark}, 0) < {number}"
         self.execute(f"UPDATE {table} SET {mark} = {number} WHERE {lower}")
 
     def undo(self, number: int, mark: str = "revision") -> None:
-        """Write down that this revision goes: a downgrade's first step.
+        """Record that this revision goes: a downgrade's first step.
 
-        If the downgrade is cut off, nobody takes the tables for what they no longer are.
+        If the downgrade is cut off, no process takes the tables for the newer revision's.
         """
         if self._printed or mark in self._columns("schema"):
             table, before = self.name("schema"), number - 1

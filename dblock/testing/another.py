@@ -73,7 +73,7 @@ class Another:
         return self._lease.acquire(blocking=False)
 
     def _leave(self) -> None:
-        """Give the name back if the process holds it."""
+        """Release the name if the process holds it."""
         if self.held:
             self.release()
 
@@ -96,8 +96,8 @@ class _Lease(Lease):
 class _Process(Process):
     """Waits in a thread of its own.
 
-    That thread runs only while the thread that moves the clock stands still: when the clock has
-    come to the end of its sleep.
+    That thread runs only when the clock has come to the end of its sleep. The thread that moves the
+    clock waits meanwhile.
     """
 
     def __init__(self, store: Store) -> None:

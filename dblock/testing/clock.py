@@ -1,4 +1,4 @@
-"""The time of a test. It stands still until somebody moves it; then all that is due happens."""
+"""The time of a test. It stands still until a caller moves it; then everything due happens."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from itertools import count
 
 from ..io.runtime import Runtime
 
-#: Seconds between two looks of a thread that really waits.
+#: Seconds between two checks of a thread that really waits.
 LOOK = 0.005
 
 
 class Clock:
     """The time of one test, for holders and for the database.
 
-    :meth:`move` moves it. So does everybody who waits: see :meth:`wait`.
+    :meth:`move` moves it. So does every caller that waits: see :meth:`wait`.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Clock:
         self._lock = threading.RLock()
         self._moving = False
         self._waited = 0.0
-        #: If a test waits for more seconds than that, it waits for something that never happens.
+        #: Seconds. A test that waits for longer waits for an event that never happens.
         self.longest = 3600.0
         self._staffs: list[Staff] = []
         self._later: list[tuple[float, int, Callable[[], None]]] = []
@@ -53,12 +53,12 @@ class Clock:
         heapq.heappush(self._later, (moment, next(self._numbers), call))
 
     def move(self, to: float, *, paused: Staff | None = None) -> None:
-        """Move the clock to a moment. What is due on the way happens, each thing when it is due.
+        """Move the clock to a moment. On the way every due event happens at its own time.
 
-        The ``paused`` staff does what it has missed at the end.
+        The ``paused`` staff does its missed work at the end.
         """
         with self._lock:
-            if self._moving:  # called by something that happens on the way
+            if self._moving:  # an event on the way has called it
                 self._now = max(self._now, to)
                 return
             self._moving = True
@@ -84,7 +84,7 @@ class Clock:
             heapq.heappop(self._later)[2]()
 
     def wait(self, seconds: float) -> None:
-        """Move the clock instead of waiting, because nobody else could do anything meanwhile."""
+        """Move the clock instead of waiting, because no other caller could act meanwhile."""
         self._waited += seconds
         if self._waited > self.longest:
             raise RuntimeError(
@@ -127,20 +127,20 @@ class Staff:
 
     @property
     def due(self) -> float:
-        """When there is something to do next."""
+        """The time of the next work."""
         if self.dead:
             return math.inf
         return min((worker.due for worker in list(self._busy)), default=math.inf)
 
     def work(self, now: float) -> None:
-        """Do what is due."""
+        """Do the work that is due."""
         for worker in list(self._busy):
             if worker.due <= now and not self.dead:
                 worker.work(now)
 
 
 class Worker:
-    """Works when somebody wakes it or its own time has come, as dblock.holding.worker.Worker."""
+    """Works when it is woken or its own time has come, as dblock.holding.worker.Worker does."""
 
     def __init__(self, staff: Staff, work: Callable[[], float], end: Callable[[], object]) -> None:
         self._staff = staff
@@ -157,7 +157,7 @@ class Worker:
     def work(self, now: float) -> None:
         self.due = math.inf
         pause = self._work()
-        self.due = min(self.due, now + pause)  # it may have been woken meanwhile
+        self.due = min(self.due, now + pause)  # a call of `wake` may have set an earlier time
         if self.due == math.inf:
             self.running = False
             self._staff.rest(self)

@@ -74,9 +74,10 @@ def _adapters(is_async: bool) -> Mapping[str, type[Adapter]]:
 
 
 class StandIn(Borrowed):
-    """The user's transaction, in whatever database it is.
+    """The user's transaction, in any database.
 
-    What dblock would do in it happens in the test's database, and lasts as long as the transaction.
+    dblock's statements for it run in the test's database, and their effect lasts as long as the
+    transaction.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..aio import AsyncLocks
     from ..arguments import Seconds
 
-# A waiter is visible once it has waited for a moment.
+# Seconds after which a waiter is visible.
 SHOWN = Timing().visible_after + 0.1
 
 #: The statements whose request or reply can be lost.
@@ -127,7 +127,7 @@ class Faults:
         clock = self._store.clock
         clock.move(clock.now() + arguments.seconds("seconds", seconds), paused=self._process.staff)
 
-    # --- what is lost ------------------------------------------------------------------------
+    # --- losses ------------------------------------------------------------------------------
 
     def expire(self, name: str) -> None:
         """End the lease on a name now.

@@ -1,4 +1,4 @@
-"""A process of the test: its keeper, its way to the database, and who holds what in it."""
+"""A process of the test: its keeper, its wire to the database, and its callers' holds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Process:
         self.keeper = StaffedKeeper(self)
 
     def alone(self, mine: CallerHolds) -> bool:
-        """Whether nobody else in this process has anything that somebody could wait for."""
+        """Whether no other caller in this process holds anything that a caller could wait for."""
         store, own = self.store, [root for root, _ in mine.borrowed()]
         return not (
             any(hold.caller is not mine and hold.alive for hold in self.keeper.holds())
@@ -37,14 +37,14 @@ class Process:
         self.store.clock.wait(seconds)
 
     def end(self) -> None:
-        """End the process: it holds nothing any more, and nobody hears of that."""
+        """End the process: it drops its holds without releasing them or reporting a loss."""
         self.wire.away = self.staff.dead = True
         for hold in self.keeper.holds():
             hold.ended = True
 
 
 class StaffedKeeper(Keeper):
-    """A keeper that says what it keeps. Another process's keeper tells nobody in this one."""
+    """A keeper that lists its holds. For another process of the test it reports no events here."""
 
     def __init__(self, process: Process) -> None:
         super().__init__(SimulatedRuntime(process), process.staff.employ)
@@ -90,9 +90,9 @@ class SimulatedRuntime(Runtime):
 
 
 class SimulatedHolds(CallerRegistry):
-    """What each caller holds.
+    """The holds of each caller.
 
-    Only a row lock in a transaction of its own makes a caller the file's one writer, because the
+    Only a row lock in dblock's own transaction makes a caller the file's one writer, because the
     user's transactions are in another database than the locks.
     """
 

@@ -29,13 +29,14 @@ def stand_in(
     callers = holds_of(database.callers)
     simulated = runtime_of(process, callers)
     made = SimulatedDatabase(process, simulated, callers, usual)
-    # What the keeper does is done where the clock is moved, in an event loop or not.
+    # The keeper's work runs in the caller that moves the clock, in an event loop or not. So it has
+    # a sync database of its own.
     made.kept = SimulatedDatabase(process, SimulatedRuntime(process), callers, usual)
     ends = [_become(runtime, simulated), _become(database, made)]
     locks.dialect = made.dialect
-    # A counter locks nothing. It is in a table of the user's, and works there as it does.
+    # A counter locks nothing: it works in the user's own table, so it is not moved.
     vars(locks)["counter"] = counting.counter
-    # So does a call that is made once: it is on record in the user's transaction.
+    # Nor is a call that is made once: its record is in the user's transaction.
     vars(locks)["once"] = counting.once
 
     def stop() -> None:

@@ -25,9 +25,9 @@ class Store:
         self.clock = Clock()
         self.url = f"sqlite:///{self._file}"
         self.engine = create_engine(self.url)
-        #: The drivers' connections that there are.
+        #: The drivers' open connections.
         self.connections: list[sqlite3.Connection] = []
-        #: Names that are locked in a transaction of the user's: in which.
+        #: By locked name: the user's transaction that has locked it.
         self.rows: dict[str, Root] = {}
 
     @property
@@ -71,7 +71,7 @@ class Store:
             connection.close()
 
     def close(self) -> None:
-        for connection in self.connections:  # of row locks that were left as they were
+        for connection in self.connections:  # row locks that the test did not release
             connection.close()
         self.engine.dispose()
         self._directory.cleanup()

@@ -45,7 +45,7 @@ class LocksOfTasks(locks.AsyncLocks):
 
 
 def stand_in_for_tasks(process: Process, made: locks.AsyncLocks) -> Callable[[], None]:
-    """The same as :func:`.stand_in`. Meanwhile the locks belong to the loop that uses them then."""
+    """The same as :func:`.stand_in`. Until the end the locks belong to the loop that uses them."""
     stop = stand_in(process, made.sync, SimulatedTaskRuntime, SimulatedTaskHolds)
     home = made._home
     loop, home._loop = home._loop, None

@@ -1,4 +1,4 @@
-"""Between one process and the database: here the faults are put in."""
+"""The wire between one process and the database, where the faults happen."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Loss(NamedTuple):
 
 
 class Wire:
-    """The way of one process to the database."""
+    """One process's wire to the database."""
 
     def __init__(self) -> None:
         #: Whether the database cannot be reached.
@@ -47,7 +47,7 @@ class Wire:
         self.losses: deque[Loss] = deque()
         #: Names whose renewals do not arrive.
         self.missing: set[str] = set()
-        #: What comes before the next guard of a name.
+        #: By name: a function to call before the name's next guard.
         self.guards: dict[str, Callable[[], None]] = {}
 
     def request(self, does: str | None) -> Loss | None:
@@ -63,7 +63,7 @@ class Wire:
         return loss
 
     def guard(self, name: str) -> None:
-        """Note that a guard is about to be given."""
+        """Note that a guard's statement is about to run."""
         before = self.guards.pop(name, None)
         if before is not None:
             before()
@@ -78,7 +78,7 @@ class Wire:
         return ConnectionLost(f"the connection broke {when}, as the test asked")
 
 
-#: What the statements that can be lost do. A row lock is released by the end of its transaction.
+#: The purpose of each statement that can be lost. The end of its transaction releases a row lock.
 DOES: dict[type[Command], str] = {
     commands.Grant: "acquire",
     commands.GrantSlot: "acquire",
@@ -122,7 +122,7 @@ class Wired(SQLite3):
         command = query.command
         loss = self.wire.request(None if command is None else DOES.get(type(command)))
         if isinstance(command, Grant | Join | LockRow) and self.store.row_of(command.name):
-            answer: Answer = (), 0  # it is locked in a transaction of the user's
+            answer: Answer = (), 0  # a user's transaction has locked the name
         else:
             answer = send(self._timed(query), within, waits)
         self.wire.reply(loss)
@@ -136,11 +136,11 @@ class Wired(SQLite3):
         super().prepare_connection(connection)
         self.ask(connection, Query("PRAGMA synchronous = OFF", {}))
         self.store.connections.append(connection)
-        # As on a server: what is left of a lost connection's session can be ended.
+        # As on a server, dblock can end the session of a lost connection.
         return ServerSession(end=Query("SELECT 1 WHERE false", {}, read=any_row))
 
     def is_usable(self, connection: Any) -> bool:
-        return not self.wire.away  # what is idle is seen to be closed
+        return not self.wire.away  # an idle connection counts as closed
 
     def close(self, connection: sqlite3.Connection) -> None:
         if connection in self.store.connections:

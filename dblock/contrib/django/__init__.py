@@ -33,7 +33,8 @@ class _Default:
         return getattr(using(), name)
 
     def counter(self, field: Any, **options: Any) -> ModelCounter:
-        """Return a counter where the router has the model's rows, the locks being there or not."""
+        """Return a counter in the database that the router names for the model's rows, which need
+        not be the locks' database."""
         from .handles import model_counter
 
         return model_counter(None, field, **options)

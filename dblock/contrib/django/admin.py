@@ -1,5 +1,5 @@
-"""The admin's pages: who holds which lease, and the way to take it from them; how jobs' runs ended,
-and the way to let one run again."""
+"""The admin's pages of leases and of jobs' runs. An operator can release a lease without its
+holder, and let a job run again in a slot."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TableAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic whe
         return page
 
     def look(self, shown: Any) -> None:
-        """Read what is told of all rows of a page, once for the page."""
+        """Read the states of all rows of a page at once."""
 
     def response_action(
         self, request: HttpRequest, queryset: QuerySet[Any], *more: Any, **named: Any
@@ -76,7 +76,7 @@ class TableAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not generic whe
     def _get_obj_does_not_exist_redirect(
         self, request: HttpRequest, opts: Any, object_id: str
     ) -> HttpResponse:
-        """Lead back to the list as it was, where Django leads to the admin's first page."""
+        """Redirect to the list as it was. Django would redirect to the admin's first page."""
         messages.warning(request, printable(self.gone(unquote(object_id))))
         address = reverse(f"{self.admin_site.name}:{opts.app_label}_{opts.model_name}_changelist")
         filters = {"preserved_filters": self.get_preserved_filters(request), "opts": opts}
@@ -117,7 +117,7 @@ class LockAdmin(TableAdmin):
         return Lock.objects.using(alias()).filter(leased)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
-        """Leave out the way to the runs for a user who may not see them."""
+        """Leave out the link to the runs if the user lacks the permission to see them."""
         user: Any = request.user
         leads = self.admin_site.is_registered(Run) and user.has_perm("dblock.view_run")
         return [field for field in self.fields if leads or field != "runs"]
@@ -128,7 +128,7 @@ class LockAdmin(TableAdmin):
         runs = {run.name: run for run in locks.last_runs()}
         for lock in shown:
             name = lock.lock_name
-            # What is not listed has become free.
+            # A name that is not listed has become free.
             lock.told = states.get(name, LockState(name, lock.fence)), runs.get(name)
 
     def told(self, lock: Any) -> tuple[LockState, RunState | None]:
@@ -175,7 +175,7 @@ class LockAdmin(TableAdmin):
         state, _ = self.told(lock)
         if not (state.held and state.acquired_at and state.expires_at and state.remaining):
             return NOTHING
-        # By the database's clock: this host's may be another.
+        # From the database's times: this host's clock may differ.
         whole = (state.expires_at - state.acquired_at).total_seconds()
         return unbroken(duration(whole - state.remaining))
 
@@ -236,7 +236,8 @@ class LockAdmin(TableAdmin):
                 action="force_release",
                 button="Take them",
             )
-        # Django's templates begin a message with a capital, which no name is to be hit by.
+        # Django's templates capitalise the first letter of a message. So it does not begin with a
+        # name.
         taken = []
         for lock in there:
             if locks.release(lock.lock_name, force=True):
@@ -244,7 +245,7 @@ class LockAdmin(TableAdmin):
                 messages.success(request, printable(f"Taken: {lock.lock_name}, from {lock.owner}"))
             else:
                 messages.warning(request, printable(self.gone(lock.lock_name)))
-        # At last: on SQLite this request may be the one writer from here on.
+        # This comes last: on SQLite the request may be the one writer from here on.
         for lock in taken:
             self.log_change(request, lock, printable(f"Taken from {lock.owner}"))
         return None

@@ -1,5 +1,5 @@
 """Row locks and guards in ``transaction.atomic()``: on Django's own cursor and savepoints, so that
-its idea of the transaction, its query log and its execute wrappers stay right."""
+Django's state of the transaction, its query log and its execute wrappers stay right."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .drivers import driver_of
 
 
 class Root:
-    """An outermost atomic block. Django has no name for one, but forgets its hooks at its end,
-    committed or rolled back; and those of a savepoint when that is rolled back."""
+    """An outermost atomic block. Django has no object for one. But it drops the block's hooks at
+    its end, commit or rollback, and a savepoint's hooks when that is rolled back."""
 
     def __init__(self, wrapper: BaseDatabaseWrapper) -> None:
         self._wrapper = wrapper
@@ -37,7 +37,7 @@ class Root:
         return made
 
     def is_over(self) -> None:
-        """The hook itself has nothing to do."""
+        """The hook. It does nothing: Django drops it when the block is over."""
 
     @property
     def is_active(self) -> bool:
@@ -77,11 +77,11 @@ class AtomicBlock(Borrowed):
         return Reply(rows, count, sent, self._runtime.now())
 
     def send(self, query: Query[Any]) -> tuple[Sequence[Any], int, Sequence[Any]]:
-        """Run one statement; return its rows, how many it was about, and the driver's types of
-        their columns."""
+        """Run one statement; return its rows, how many rows it matched, and the driver's types of
+        the columns."""
         sql, params = self.driver.written(query)
         if params and self._wrapper.vendor == "sqlite":
-            # Django's cursor rewrites the parameters of other styles, and with them every %.
+            # Django's cursor translates the parameters of other styles, and reads every % as one.
             sql = sql.replace("%", "%%")
         try:
             with self._wrapper.cursor() as cursor:
@@ -118,15 +118,15 @@ class AtomicBlock(Borrowed):
             raise self.failure(error) from error.__cause__
 
     def failure(self, error: Error) -> Exception:
-        """Return what a procedure understands of the driver's error; Django's own if nothing."""
+        """Return the fault that the driver's error means; Django's own error if it means none."""
         cause = error.__cause__
         return error if cause is None else self.fault(cause) or error
 
 
 def lend(on: object, dialect: Dialect, runtime: Runtime) -> AtomicBlock | None:
-    """Return the atomic block of a Django connection; None for what is none.
+    """Return the atomic block of a Django connection; None if ``on`` is no such connection.
 
-    Raises ValueError where nothing can be locked: outside a block, in one that has failed, in
+    Raises ValueError if nothing can be locked: outside a block, in a block that has failed, or in
     another kind of database.
     """
     if isinstance(on, ConnectionProxy):
@@ -162,7 +162,7 @@ lenders.append(lend)
 def unfinished() -> BaseDatabaseWrapper | None:
     """Return a connection of this thread in an atomic block of the application's own.
 
-    That of a ``TestCase`` around the whole test is none: it is never committed.
+    The block of a ``TestCase`` around a whole test does not count: it is never committed.
     """
     for wrapper in connections.all(initialized_only=True):
         if any(not getattr(block, "_from_testcase", False) for block in wrapper.atomic_blocks):

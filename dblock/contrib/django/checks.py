@@ -1,4 +1,4 @@
-"""System checks: what would fail later, told by ``manage.py check``."""
+"""System checks: ``manage.py check`` reports set-ups that would fail later."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .handles import DjangoLocks, made
 
 
 def settings_are_right(app_configs: Any, **options: Any) -> list[checks.CheckMessage]:
-    """E001: DBLOCK is wrong. E002: its database is none that dblock works on."""
+    """E001: DBLOCK is wrong. E002: dblock does not work on its kind of database."""
     try:
         made(None)
     except ImproperlyConfigured as error:
@@ -42,7 +42,8 @@ def sqlite_serves_one_host(app_configs: Any, **options: Any) -> list[checks.Chec
 
 
 def _migrating() -> bool:
-    """Whether it is ``migrate`` that asks, which makes the tables next. Django tells no check."""
+    """Whether ``migrate`` runs the checks, and creates the tables next. Django does not show a
+    check which command runs it."""
     frame = inspect.currentframe()
     while frame is not None:
         if isinstance(frame.f_locals.get("self"), MigrateCommand):
@@ -55,9 +56,9 @@ def database_is_ready(
     app_configs: Any, databases: Sequence[str] | None = None, **options: Any
 ) -> list[checks.CheckMessage]:
     """W003: no tables, and it is not ``migrate`` that asks. W004: in memory. E003: not reached, or
-    not served. W002: a pooler Django is not told of.
+    not supported. W002: a pooler that Django's settings do not mention.
 
-    Only asked with ``check --database`` and by ``migrate``, as Django's own checks of databases.
+    It runs only with ``check --database`` and in ``migrate``, as Django's own checks of databases.
     """
     alias = locks_alias()
     if alias not in (databases or ()):
@@ -67,7 +68,7 @@ def database_is_ready(
         hint = 'give a file; for tests in DATABASES[...]["TEST"]["NAME"]'
         return [checks.Warning(f"{alias!r} {IN_MEMORY}", hint=hint, id="dblock.W004")]
     try:
-        # Closed at once: nothing of a check may be in the way of a database being dropped.
+        # Closed at once: a check's open connection would block dropping the database.
         with DjangoLocks(alias) as locks:
             locks.last_run("dblock")
             own = locks.database.connections.take()

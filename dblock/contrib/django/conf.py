@@ -29,7 +29,7 @@ class Conf:
 
 
 def conf() -> Conf:
-    """Read the settings. Raises ImproperlyConfigured for what is wrong in them."""
+    """Read the settings. Raises ImproperlyConfigured if they are wrong."""
     given: dict[str, Any] = getattr(settings, "DBLOCK", {})
     try:
         made = Conf(**{name.lower(): value for name, value in given.items()})

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Fields that hold numbers, also those made from them.
+#: Fields that hold numbers. Fields derived from these count too.
 _NUMBERS = (models.IntegerField, models.DecimalField, models.FloatField)
-#: How statements are written, by driver, where that is not as SQLAlchemy writes them for it.
+#: By driver: the SQLAlchemy dialect that compiles the statements, if it is not the driver's own.
 _WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
-    # Django has psycopg fill in the values itself, where SQLAlchemy's -2147483648::INTEGER would
-    # be the negative of a number that INTEGER does not have.
+    # Django lets psycopg put the values into the text. There SQLAlchemy's -2147483648::INTEGER
+    # would be the negative of a number that INTEGER does not have.
     "psycopg": ("psycopg2", {}),
     # Django's log fills in names and %s, and no question marks.
     "pysqlite": ("pysqlite", {"paramstyle": "named"}),
@@ -163,7 +163,7 @@ class ModelCounter:
                 done = True
         except Error as error:
             failure = error if begun and not done else block.failure(error)
-            if isinstance(failure, StatementError):  # of the begin, or of the commit
+            if isinstance(failure, StatementError):  # the begin or the commit has failed
                 raise explain(locks.dialect, failure, harmless=not begun) from error
             raise
         return result
@@ -208,7 +208,7 @@ class ModelTransaction(AtomicBlock, TableTransaction):
         return _written_for(self._dialect.name, self.driver.drivers[0])
 
     def integers(self, field: Any) -> tuple[int, int]:
-        """Return from what to what the integers of a field are in this database."""
+        """Return the least and the largest integer of a field in this database."""
         least, most = self._wrapper.ops.integer_field_range(field.get_internal_type())
         return least, most
 
@@ -229,7 +229,7 @@ class FieldTable(CounterTable[ModelTransaction]):
         return ModelTransaction(session, self._dialect, block.driver, self._runtime)
 
     def kind(self, transaction: ModelTransaction, column: Column[Any]) -> Numbers:
-        """By the model, as migrations have made the column from it."""
+        """Return the kind by the model's field, from which migrations have made the column."""
         field = column.info["field"]
         made = replace(
             Numbers.of(str(column), column.type, self._dialect.dynamic_types),

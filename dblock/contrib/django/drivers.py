@@ -1,4 +1,4 @@
-"""Which driver a connection of Django's is of."""
+"""The driver of a Django connection."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...dialects.borrowed_driver import BorrowedDriver
 
 
 def driver_of(wrapper: BaseDatabaseWrapper, adapter: Adapter) -> BorrowedDriver:
-    """Return the driver of a connection. Raises ValueError for one that is not known."""
+    """Return the driver of a connection. Raises ValueError if dblock does not know it."""
     module: Any = getattr(wrapper, "Database", None)
     package = getattr(module, "__name__", wrapper.vendor).partition(".")[0]
     found = adapter.borrowed(package)

@@ -31,14 +31,15 @@ def engine(alias: str, timeouts: Timeouts) -> Engine:
         )
     drivername, dialect, connect = _CONNECT[wrapper.vendor]
     adapter = ADAPTERS[dialect](timeouts)
-    # Read anew for each connection: a test-run changes the database's name, others a password.
-    # One in memory is refused when connected to, not when a module with a lock is imported.
+    # The settings are read again for each connection: a test run changes the database's name, an
+    # application its password. A database in memory is refused at the first connection, not when a
+    # module with a lock is imported.
     named = "memory" if in_memory(wrapper) else str(wrapper.settings_dict["NAME"] or "default")
     try:
         made = create_engine(
             URL.create(drivername, database=named),
             creator=lambda: connect(connections.create_connection(alias), adapter),
-            poolclass=NullPool,  # what is idle is in dblock's own, where Django's end finds it
+            poolclass=NullPool,  # dblock's Connections keep the idle ones, and can close them
         )
     except ModuleNotFoundError as error:
         itself = " (Django itself uses psycopg 3 then)" if dialect == "postgresql" else ""
@@ -57,13 +58,13 @@ def alias_of(made: Engine) -> str:
 
 
 def in_memory(wrapper: BaseDatabaseWrapper) -> bool:
-    """Whether this is SQLite without a file, as Django's tests have it unless told."""
+    """Whether this is SQLite without a file, the default of Django's tests."""
     sqlite: Any = wrapper
     return wrapper.vendor == "sqlite" and bool(sqlite.is_in_memory_db())
 
 
 def _arguments(wrapper: BaseDatabaseWrapper, adapter: Adapter) -> dict[str, Any]:
-    """Return what Django's driver connects with, as dblock's own driver has it."""
+    """Return Django's connection arguments, translated to dblock's own driver's."""
     params: dict[str, Any] = wrapper.get_connection_params()
     driver = driver_of(wrapper, adapter)
     if driver is not adapter:

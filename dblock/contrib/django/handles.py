@@ -1,4 +1,4 @@
-"""The locks of a database in Django's settings, and what is Django's about their handles."""
+"""The locks of a database in Django's settings, and their handles, adapted to atomic blocks."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class DjangoLocks(Locks):
         return cast("Skipping", super().skip(name, **options))
 
     def disconnect(self) -> None:
-        """Close dblock's connections, those in use once they are not; new ones are made when
+        """Close dblock's connections, each one in use when it is put back. New ones are made when
         needed."""
         self.database.disconnect()
 
@@ -182,7 +182,7 @@ class DjangoLease(Lease):
         return self.refuse(wait) or super().try_within(wait)
 
     def refuse(self, wait: float | None) -> NotAcquired | None:
-        """Return the refusal where this thread would wait for itself, or raise DeadlockDetected."""
+        """Return the refusal if this thread would wait for itself, or raise DeadlockDetected."""
         why = self._obstacle()
         if why is not None and wait == 0:
             return NotAcquired(f"{self.name!r} was not acquired: {why}", name=self.name)
@@ -205,7 +205,7 @@ class DjangoLease(Lease):
             raise DeadlockDetected(f"{self.name!r} cannot be {doing}: {why}", name=self.name)
 
     def _obstacle(self) -> str | None:
-        """Return why this thread would wait for itself, where dblock's own holds do not tell."""
+        """Return why this thread would wait for itself, if its holds of dblock's do not show it."""
         known = self._database.callers.has_row(None, None)
         return None if known else obstacle(self._database)
 
@@ -226,7 +226,7 @@ class DjangoLease(Lease):
         wrapper.on_commit(_Later(partial(self._end_later, hold)).release, robust=True)
 
     def _end_later(self, hold: LeaseHold) -> None:
-        if not self._forget_detached():  # by a callback before this one
+        if not self._forget_detached():  # an earlier callback may have detached the hold
             self._end(hold)
 
     async def __aenter__(self) -> Self:
@@ -297,8 +297,8 @@ class DjangoElection(Election):
 
 
 class _Later:
-    """Ends a hold when Django runs it, after a commit, or drops it, at a rollback: in whatever
-    thread that is."""
+    """Ends a hold when Django calls it, after a commit, or drops it, at a rollback; in any
+    thread."""
 
     def __init__(self, end: Callable[[], None]) -> None:
         self._end: Callable[[], None] | None = end
@@ -341,9 +341,9 @@ class DjangoRow(RowLock):
 
     @property
     def _on(self) -> Any:
-        """The connection whose atomic block it is taken in; None for a transaction of its own.
+        """The connection whose atomic block the row is locked in; None for a separate transaction.
 
-        Looked up each time: one handle serves requests with and without an atomic block.
+        It is looked up each time: one handle serves requests with and without an atomic block.
         """
         mine = self._database.callers.find(self.name)
         if self._given is not None or (mine is not None and mine.transaction is not None):
@@ -390,8 +390,8 @@ DjangoLocks.shared_class = DjangoSharedLease
 
 
 def model_counter(alias: str | None, field: Any, **options: Any) -> ModelCounter:
-    """Return a counter in a database; where the router has the model's rows when None is named."""
-    from .counter import ModelCounter  # and with it the ORM of SQLAlchemy, which takes long
+    """Return a counter in a database; for None, in the one that the router names for the model."""
+    from .counter import ModelCounter  # here, because it imports SQLAlchemy's ORM, which takes long
 
     return ModelCounter(counting, alias, field, **options)
 
@@ -403,15 +403,15 @@ _making = threading.Lock()
 
 
 def made(alias: str | None) -> DjangoLocks:
-    """Return the locks of an alias, made when first asked for. No I/O."""
+    """Return the locks of an alias, made at the first call. No I/O."""
     return _once(_made, locks_alias() if alias is None else alias)
 
 
 def counting(alias: str) -> DjangoLocks:
-    """Return the locks that counters of an alias are made with.
+    """Return the locks for the counters of an alias.
 
-    They are not those that :func:`made` returns, for dblock.testing puts those elsewhere, and a
-    counter stays where its table is.
+    They are other locks than :func:`made` returns: dblock.testing moves these to a database of its
+    own, but a counter stays where its table is.
     """
     return _once(_counting, alias)
 
@@ -424,9 +424,9 @@ def _once(those: dict[str, DjangoLocks], alias: str) -> DjangoLocks:
 
 
 def _forget(*, setting: str, **signal: Any) -> None:
-    """Let a test's ``override_settings(DBLOCK=...)`` have its effect.
+    """Forget all locks when settings change: a test's ``override_settings(DBLOCK=...)`` needs it.
 
-    What was decorated before it keeps its locks, so they are not closed.
+    A function that was decorated before keeps its locks, so they are not closed.
     """
     if setting in ("DBLOCK", "DATABASES"):
         with _making:
@@ -436,14 +436,15 @@ def _forget(*, setting: str, **signal: Any) -> None:
 
 
 def _before_ddl(*, connection: BaseDatabaseWrapper, **signal: Any) -> None:
-    """Let a test database be made, copied or dropped: Django does that connected to none."""
+    """Close dblock's connections when Django connects to no database: it is about to create, copy
+    or drop a test database."""
     if connection.alias == NO_DB_ALIAS:
         for locks in _disconnect():
             locks.database.keeper().stop(locks.database, "a database was made or dropped")
 
 
 def _before_migrations(*, using: str, **signal: Any) -> None:
-    """Leave a database that had this alias before: a test database has just taken its place."""
+    """Close the connections to the alias's former database: a test database has replaced it."""
     _disconnect(using)
 
 

@@ -21,7 +21,7 @@ View = TypeVar("View", bound=Callable[..., Any])
 
 
 def user_of(request: HttpRequest) -> object:
-    """Return the key of the user who is logged in; None for everybody else."""
+    """Return the key of the logged-in user; None for an anonymous request."""
     user = getattr(request, "user", None)
     return str(user.pk) if user is not None and user.is_authenticated else None
 

@@ -1,5 +1,5 @@
-"""The lock table and the record of jobs' runs, for the admin and for queries. What is in them is
-written by dblock's own statements."""
+"""The lock table and the record of jobs' runs, for the admin and for queries. Only dblock's own
+statements write them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class LockName(models.CharField):  # type: ignore[type-arg]  # not generic when 
 class Lock(models.Model):
     """A name of the lock table.
 
-    Without the token of who has a lease on it: what no field is for, no query of an admin, a
-    serializer or an export tells.
+    It has no field for the holder's token, a secret. So no query of an admin, a serializer or an
+    export can show it.
     """
 
     lock_name = LockName("name", primary_key=True, max_length=255)
@@ -48,8 +48,8 @@ class Lock(models.Model):
 
 
 class RunKey(LockName):
-    """What tells a run from all others: its fence and its job's name, as one text, for the admin
-    takes no key of two columns. The table has no such column."""
+    """The identity of a run: its fence and its job's name, as one text, because the admin takes no
+    key of two columns. The table has no such column."""
 
     def get_col(self, alias: Any, output_field: Any = None) -> Col:
         return RunKeyCol(alias, self, output_field)
@@ -65,7 +65,7 @@ class RunKeyCol(Col):
 
 
 class Run(models.Model):
-    """A run of a job, as it is on record."""
+    """A recorded run of a job."""
 
     key = RunKey(primary_key=True, max_length=255)
     lock_name = LockName("job", max_length=255)

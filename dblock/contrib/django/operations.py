@@ -1,4 +1,4 @@
-"""Django's migrations run Alembic's revisions: there is one text of the tables."""
+"""Django's migrations run Alembic's revisions, so that the tables are defined once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BACKENDS = {"postgresql": "postgresql", "mysql": "mysql", "sqlite": "sqlite"}
 
 
 class Tables(Operation):
-    """Bring dblock's tables to a revision; nothing where another's migrations made them."""
+    """Bring dblock's tables to a revision; do nothing if other migrations created them."""
 
     reduces_to_sql = True
     reversible = True
@@ -49,7 +49,7 @@ class Tables(Operation):
         return f"dblock's tables: {self.since} to {self.revision}"
 
     def _is_printed(self, app_label: str, schema_editor: Any) -> bool:
-        """Whether it is for ``sqlmigrate``: then it does not matter what is there already."""
+        """Whether it is for ``sqlmigrate``, which prints for a database without the tables."""
         return schema_editor.collect_sql and self._is_here(app_label, schema_editor.connection)
 
     def _is_here(self, app_label: str, connection: Any) -> bool:
@@ -59,7 +59,7 @@ class Tables(Operation):
     def _is_ours(self, app_label: str, connection: Any) -> bool:
         return (
             self._is_here(app_label, connection)
-            # With `dblock upgrade`'s version table they are its own.
+            # If its version table is there, `dblock upgrade` has created them.
             and not self._has(connection, "version")
         )
 

@@ -1,4 +1,4 @@
-"""SQLite's one writer: an atomic block that is in use keeps dblock's own connections out."""
+"""SQLite's one writer: an atomic block that has written blocks dblock's own connections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def obstacle(database: Database) -> str | None:
     """Return why a lease's statement would wait for the calling thread itself; None if not.
 
-    Asks only in an atomic block on SQLite.
+    It asks the database only in an atomic block on SQLite.
     """
     wrapper = connections[alias_of(database.engine)]
     if wrapper.vendor != "sqlite" or not wrapper.in_atomic_block:
@@ -27,7 +27,7 @@ def obstacle(database: Database) -> str | None:
         return None
     in_test = any(getattr(block, "_from_testcase", False) for block in wrapper.atomic_blocks)
     what = "the transaction that TestCase keeps open" if in_test else "its atomic block"
-    # What was rolled back to a savepoint counts too: SQLite keeps the file's lock.
+    # A write that was rolled back to a savepoint counts too: SQLite keeps the file's lock.
     cure = (
         "use TransactionTestCase, or a lease in another database: using(alias).lease(...)"
         if in_test
@@ -40,11 +40,11 @@ def obstacle(database: Database) -> str | None:
 
 
 def _is_in_use(database: Database) -> bool:
-    """Whether anybody keeps a writer out: another writer; without WAL also a reader."""
+    """Whether a transaction blocks a new writer: a writer's, or without WAL also a reader's."""
     try:
         connection = database.connections.take()
     except StatementError:
-        return False  # who asks next is told
+        return False  # the caller's next statement raises the error
     try:
         for sql in ("BEGIN EXCLUSIVE", "ROLLBACK"):
             connection.send(Query(sql, {}), database.timeouts.socket)
@@ -63,7 +63,7 @@ def _is_in_use(database: Database) -> bool:
 
 
 def _writes(driver: sqlite3.Connection, database: Database) -> bool:
-    """Whether a transaction is the writer. Nobody else can be while this can write."""
+    """Whether a transaction is the writer: while it can write, no other one can."""
     ((before,),) = driver.execute("PRAGMA busy_timeout").fetchall()
     driver.execute("PRAGMA busy_timeout = 0")
     try:

@@ -1,4 +1,4 @@
-"""Locks for Flask applications, in Flask-SQLAlchemy's database or in that of a URL.
+"""Locks for Flask applications, in Flask-SQLAlchemy's database or in the database of a URL.
 
 >>> from dblock.contrib.flask import DBLock
 >>> locks = DBLock()

@@ -267,11 +267,11 @@ class DBLock:
 
 @dataclass
 class State:
-    """What one application has."""
+    """The extension's state in one application."""
 
     app: Flask
     _locks: Locks | None = field(default=None)
-    #: Flask-Migrate's configuration, once it has been seen; and the filter that it had then.
+    #: Flask-Migrate's configuration, once it is set up, and its filter at that time.
     _migrate: Any = field(default=None)
     _filter: Any = field(default=None)
 
@@ -306,7 +306,7 @@ class State:
 
     @property
     def place(self) -> dict[str, Any]:
-        """Where dblock's tables are."""
+        """The place of dblock's tables."""
         config = self.app.config
         return {
             "schema": config.get("DBLOCK_SCHEMA"),
@@ -355,7 +355,7 @@ class State:
 
 @cache
 def _nowhere() -> Locks:
-    """Return locks of no application. They make leases, which takes no I/O, and take none."""
+    """Return locks of no application. They make leases, without I/O, which are never acquired."""
     return Locks("sqlite:///nowhere")
 
 

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from .rights import CALLER
 
 logger = logging.getLogger("dblock.serve.access")
-#: For how many seconds a line may be held back, so that many are one write.
+#: Seconds that a line may be held back, so that many lines are one write.
 TOGETHER = 0.1
 
 

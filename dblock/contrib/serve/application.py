@@ -68,7 +68,7 @@ class Application:
     """The lock service, an ASGI application. Make it with :func:`app`."""
 
     def __init__(self, service: Service) -> None:
-        #: What the routes share. Not part of the public surface.
+        #: Shared by the routes. Not part of the public surface.
         self.service = service
         described = (
             *leases.routes(service),
@@ -107,7 +107,7 @@ class Application:
             response = await route.handler(Request(scope, receive))
         except Refused as problem:
             response = problems.response(problem)
-        except Gone:  # there is nobody to answer
+        except Gone:  # the client has left, so no answer is sent
             self._end(scope, 499, began)
             return
         except DBLockError as error:

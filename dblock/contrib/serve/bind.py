@@ -1,4 +1,4 @@
-"""Where the service listens: an address and a port, or a Unix socket."""
+"""The address of the service: a host and a port, or a Unix socket."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Bind:
 
     @classmethod
     def parse(cls, text: str) -> Bind:
-        """Return where ``HOST:PORT``, ``[IPV6]:PORT`` or ``unix:PATH`` is. Raises ValueError."""
+        """Parse ``HOST:PORT``, ``[IPV6]:PORT`` or ``unix:PATH``. Raises ValueError."""
         if text.startswith(_UNIX):
             path = text.removeprefix(_UNIX)
             if not path:
@@ -50,7 +50,7 @@ class Bind:
             return True
         try:
             return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:  # a name, which can come to mean any address
+        except ValueError:  # a name, which may resolve to any address
             return False
 
     def listen(self) -> socket.socket:
@@ -65,7 +65,7 @@ class Bind:
 
     @staticmethod
     def _listen_on_file(path: str) -> socket.socket:
-        # To connect takes the right to write to the file. The umask gives that to the owner alone,
+        # A client needs the right to write to the file. The umask grants that to the owner alone,
         # or to the group too.
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -79,7 +79,7 @@ class Bind:
 
     @contextlib.contextmanager
     def removed_afterwards(self) -> Iterator[None]:
-        """Remove the socket file at the end, unless another process has made it anew since."""
+        """Remove the socket file at the end, unless another process has created a new one."""
         made = None if self.path is None else _made(self.path)
         try:
             yield
@@ -98,7 +98,8 @@ class Bind:
 
 
 def _made(path: str) -> tuple[int, int, int]:
-    """Return what tells a file from a later one with its path. An inode's number comes again."""
+    """Return the identity of a file, which a later file with its path does not have. The inode's
+    number alone would not do: it is used again."""
     found = os.stat(path)
     return found.st_dev, found.st_ino, found.st_mtime_ns
 

@@ -29,7 +29,8 @@ TOKEN_MEANS = "32 hexadecimal digits (0-9a-f) that the client has made at random
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a body: what returns its value or raises ValueError, and its JSON Schema."""
+    """A field of a body: its check, which returns the value or raises ValueError, and its JSON
+    Schema."""
 
     check: Callable[[object], Any]
     schema: Mapping[str, Any]
@@ -101,7 +102,7 @@ def shared_field() -> Field:
 
 
 def value_field() -> Field:
-    """Return the field of what a leader proclaims."""
+    """Return the field of a leader's value."""
     schema = {"description": "Any JSON value: an address, a part of the work."}
     return Field(lambda value: value, schema, required=True)
 

@@ -1,4 +1,4 @@
-"""What has changed between two looks at the locks, as events. No I/O."""
+"""The changes between two looks at the locks, as events. No I/O."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the database said at one moment, each by name.
+    """The database's answers at one moment, by name.
 
     ``at`` is the moment by the event loop's clock. ``elections`` are the names whose leaders were
-    asked for, and ``leaders`` those of them that have one.
+    asked for, and ``leaders`` has the leader of each name that has one.
     """
 
     at: float
@@ -33,7 +33,7 @@ class Look:
     runs: Mapping[str, RunState]
     leaders: Mapping[str, Leader] = field(default_factory=dict)
     elections: frozenset[str] = frozenset()
-    #: The JSON of locks, for the clients after the first one that asked for it.
+    #: The JSON of locks, made for the first client and used again for the next.
     texts: dict[str, bytes] = field(default_factory=dict)
 
     def text(self, name: str) -> bytes:
@@ -55,7 +55,7 @@ def compact(told: Any) -> bytes:
 
 
 def events(old: Look, new: Look) -> Iterator[Event]:
-    """Yield what a client that knows ``old`` has to learn to know ``new``."""
+    """Yield the events that lead a client from ``old`` to ``new``."""
     for name in sorted(old.locks.keys() | new.locks.keys()):
         for kind, state in _steps(old.locks.get(name), new.locks.get(name)):
             yield event(kind, name, described(state))
@@ -69,7 +69,7 @@ def events(old: Look, new: Look) -> Iterator[Event]:
 
 
 def _value(leader: Leader | None, fence: int) -> Any:
-    """Return what a leader had proclaimed in this term. A term begins without a value."""
+    """Return the leader's value in this term. A term begins without a value."""
     return leader.value if leader is not None and leader.fence == fence else None
 
 

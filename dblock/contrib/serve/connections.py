@@ -1,7 +1,7 @@
 """The connections of the server: how many there are, and what one may take for a request.
 
-uvicorn limits nothing: a client that sends one byte a minute keeps its connection for ever, and
-headers without an end fill the memory.
+uvicorn limits nothing: a client that sends one byte a minute keeps its connection forever, and
+endless headers fill the memory.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Connections:
     def make_room(self, newest: Connection) -> None:
         """End a connection if there are too many."""
         if len(newest.connections) > self.most:
-            # That may be the newest itself, if all others wait for an answer.
+            # It may be the newest itself, if all others wait for an answer.
             ending = next(iter(self.without_request))
-            # The event loop tells of the end later. Until then it counts no more.
+            # The event loop reports the end later. It does not count from now on.
             del self.without_request[ending]
             ending.connections.discard(ending)
             ending.transport.abort()

@@ -60,7 +60,7 @@ class Wanted:
         return asked and caller.may("read", name)
 
     def wants(self, event: Event, caller: Caller) -> bool:
-        """Whether to send an event. What a leader proclaims is for clients that name it."""
+        """Whether to send an event. A leader's value is for clients that ask for its name."""
         if event.name is None:
             return True
         named = event.kind != "proclaimed" or event.name in self.names
@@ -101,7 +101,7 @@ def wanted(query: bytes) -> Wanted:
 
 
 def caller_of(request: Request, rights: Rights, asked: Wanted) -> Caller:
-    """Return whose request it is. Raises Problem if the caller may read nothing of it."""
+    """Return the caller of a request. Raises Problem if the caller may read no asked name."""
     found = rights.caller(request)
     for name in sorted(asked.names):
         rights.check(request, "read", name)
@@ -200,7 +200,7 @@ class EventStream(Response):
 
 
 def state(look: Look, asked: Wanted, caller: Caller, clock: Callable[[], float]) -> Iterator[bytes]:
-    """Yield the first event, piece by piece: what the client has asked for."""
+    """Yield the first event, piece by piece: the present state of the names that were asked for."""
     locks = (look.text(name) for name in look.locks if asked.covers(name, caller))
     runs = (one for name, one in look.runs.items() if asked.covers(name, caller))
     leaders = (

@@ -37,13 +37,13 @@ JOBS_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast events are. Times are in seconds."""
+    """The pace of events. Times are in seconds."""
 
-    #: Between two polls.
+    #: The time between two polls.
     poll: float = 1.0
-    #: Without an event, until a stream sends a comment, so that proxies keep it.
+    #: After this time without an event a stream sends a comment, so that proxies keep it open.
     heartbeat: float = 15.0
-    #: For which a stream waits until its client reads.
+    #: The time that a client has to read before its stream ends.
     patience: float = 30.0
     #: The events that are kept for clients that are behind, in bytes.
     kept: int = KEPT

@@ -14,8 +14,8 @@ from .problems import Problem, of, unavailable
 from .routing import Route
 from .service import Service
 
-#: For how many seconds an answer of the database counts. Probes need no token, so many of them
-#: must not be many statements.
+#: Seconds that an answer of the database counts. Probes need no token, so many probes must not
+#: cause as many statements.
 FRESH = 1.0
 
 
@@ -41,7 +41,7 @@ class Readiness:
 
     async def _ask(self) -> Problem | None:
         try:
-            # Of any name: the first statement checks the tables.
+            # Any name will do: the first statement checks the tables.
             await self._service.locks.last_run("dblock")
         except DBLockError as error:
             return of(error)

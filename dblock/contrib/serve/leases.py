@@ -163,7 +163,8 @@ def _semaphore(
 
 
 def _hold(hold: DetachedHold, status: int, *, slot: bool = False) -> Response:
-    """Return the answer to the holder; of a slot with the name that is renewed and released."""
+    """Return the answer to the holder. For a slot it has the name that the holder renews and
+    releases."""
     seconds = max(0.0, math.floor(hold.expires_in * 1000) / 1000)
     name = b',"name":' + json.dumps(hold.name).encode() if slot else b""
     body = b'{"fence":%d,"expires_in":%.3f%b}' % (hold.fence, seconds, name)

@@ -1,7 +1,7 @@
-"""The page at ``/``: who holds which name, who waits, and how jobs ended.
+"""The page at ``/``: the holder and the waiters of each name, and the last runs of jobs.
 
-The page itself has no data, so everybody may read it. Its script listens to ``/v1/events`` with the
-token of its user.
+The page itself has no data, so every client may read it. Its script listens to ``/v1/events`` with
+its user's token.
 """
 
 from __future__ import annotations

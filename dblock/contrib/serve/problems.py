@@ -24,7 +24,7 @@ from ..http import Answer, Refused
 
 logger = logging.getLogger("dblock.serve")
 
-#: What the type of each problem begins with. Its last part is the problem's name.
+#: The beginning of each problem's type. The problem's name follows.
 TYPE = "urn:dblock:problem:"
 #: Seconds after which a client asks again, when the database or the service cannot serve.
 AGAIN = 1.0

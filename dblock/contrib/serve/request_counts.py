@@ -7,7 +7,7 @@ from typing import Any
 
 from ...formats.exposition import Metric
 
-#: Stands for the path of a request that no route is for: clients choose such paths.
+#: Replaces the path of a request without a route, because clients choose such paths.
 NO_ROUTE = "none"
 
 

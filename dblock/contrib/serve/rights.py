@@ -13,7 +13,7 @@ from .problems import Problem
 
 Right = Literal["read", "hold", "admin"]
 RIGHTS: tuple[Right, ...] = get_args(Right)
-#: Where a request's scope has the caller's name, for the log.
+#: The key of the caller's name in a request's scope, for the log.
 CALLER = "dblock.caller"
 _LOCAL = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]*)?", re.IGNORECASE)
 
@@ -63,7 +63,7 @@ class Rights(ABC):
 
 
 class Everyone(Rights):
-    """Everyone who reaches the service may do everything: where no tokens are used.
+    """Without tokens every client that reaches the service may do everything.
 
     A web page can let a browser on this host send requests to it, under a host name of the page's
     own that leads to 127.0.0.1. With ``local`` only this host's names are answered.

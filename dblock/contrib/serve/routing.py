@@ -1,7 +1,7 @@
 """Routes, and how a request's path chooses one.
 
-Starlette's router would match the decoded path, where a slash that belongs to a name looks like
-one that ends it. So this one matches the path as it was sent.
+Starlette's router would match the decoded path, in which a slash within a name looks like the end
+of the name. So this router matches the path as the client sent it.
 """
 
 from __future__ import annotations

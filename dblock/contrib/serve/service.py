@@ -1,4 +1,4 @@
-"""What all routes of the service share."""
+"""The objects that all routes of the service share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a client may ask for. Times are in seconds, sizes in bytes."""
+    """The limits for clients' requests. Times are in seconds, sizes in bytes."""
 
     body: int = 8 * 1024
     wait: float = 60.0
@@ -28,7 +28,7 @@ class Limits:
 class Service:
     """The locks, the rights and the limits. It has no holds: a client's token is its hold.
 
-    ``closing`` is set when the service stops. Whatever waits then ends at once.
+    ``closing`` is set when the service stops. Then every waiting request ends at once.
     """
 
     locks: AsyncLocks

@@ -9,7 +9,7 @@ from ...lock_state import LockState
 
 
 def described(state: LockState) -> dict[str, Any]:
-    """Return what JSON says of a name: of a row lock only the holder, not its statement."""
+    """Return the JSON object of a name. For a row lock it shows the holder, not its statement."""
     made = state_object(state)
     if made["row_lock"] is not None:
         made["row_lock"] = {key: made["row_lock"][key] for key in ("holder", "since")}

@@ -32,7 +32,7 @@ from .rights import RIGHTS, Caller, Right, Rights
 logger = logging.getLogger("dblock.serve")
 
 OTHERS_WRITE = 0o022
-#: What each token begins with, so that a search for leaked secrets finds it.
+#: Begins each token, so that a search for leaked secrets finds it.
 BEGINNING = "dblock_"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FIELDS = {"name", "sha256", "names", "rights"}
@@ -59,7 +59,7 @@ class TokensFile(Rights):
         scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         if scheme.lower() == "bearer":
             digest = sha256(token.strip(" ").encode("latin-1")).hexdigest()
-            # The digest is looked up, not the token: how long that takes tells nothing about it.
+            # It looks the digest up, not the token: the time that takes reveals nothing about it.
             caller = self._current().get(digest)
             if caller is not None:
                 return caller
@@ -173,7 +173,7 @@ def new_token() -> str:
 
 
 def entry(token: str, made: Caller) -> str:
-    """Return what the file has to say of a caller with this token."""
+    """Return the file's entry for a caller with this token."""
     rights = [right for right in RIGHTS if right in made.rights]
     return (
         f"\n[[token]]\nname = {_toml(made.name)}\n"

@@ -30,7 +30,7 @@ class MariaDB(
     RetiringStatements,
     ElectionStatements,
 ):
-    """All its statements; each file of this folder has those about one thing."""
+    """MariaDB's statements. Each file of this folder has the statements about one subject."""
 
     name = "mariadb"
     backends: ClassVar[tuple[str, ...]] = ("mysql", "mariadb")
@@ -50,7 +50,8 @@ class MariaDB(
         return super().rights() | {self.table("guard"): "SELECT, INSERT, UPDATE, DELETE"}
 
     def sweep(self) -> Query[int]:
-        # What is over is found without a lock, for a scan with locks would fail other waiters.
+        # A subquery finds the expired rows without locks: a scan with locks would make the
+        # statements of other waiters fail as busy.
         over = f"SELECT id FROM {self.waiter_table} WHERE {REMAINING} <= 0 LIMIT 1000"
         return Query(
             f"""DELETE w FROM ({over}) AS expired STRAIGHT_JOIN {self.waiter_table} AS w

@@ -22,7 +22,8 @@ from .sender import Sender
 
 
 class PyMySQL(Adapter):
-    """Its own read timeout begins anew with each part of an answer; a :class:`.Reader` ends all."""
+    """PyMySQL. Its own read timeout restarts with each part of an answer. A :class:`.Reader` limits
+    the whole answer."""
 
     drivers: ClassVar[tuple[str, ...]] = ("pymysql",)
     package = "pymysql"
@@ -41,11 +42,12 @@ class PyMySQL(Adapter):
         }
 
     def bound_connecting(self, engine: Any) -> None:
-        # Not by an event: listeners of do_connect come first, and may have a newer password.
+        # Not by an event: the application's listeners of do_connect have to run first, since they
+        # may have a newer password.
         engine.dialect.connect = partial(self.connect_in_time, engine.dialect.connect)
 
     def connect_in_time(self, make: Callable[..., Any], *args: Any, **params: Any) -> Any:
-        """Return what ``make`` makes, connected before its ``connect_timeout`` is over."""
+        """Return the connection from ``make``, connected within its ``connect_timeout``."""
         connection = make(*args, **(params | {"defer_connect": True}))
         connect(connection, connection.connect_timeout or self.timeouts.connect)
         return connection
@@ -55,14 +57,16 @@ class PyMySQL(Adapter):
 
     def prepare_connection(self, connection: Any) -> ServerSession:
         self.set_autocommit(connection)
-        # By its greeting, which may be a proxy's, since MySQL does not have all these settings.
+        # The greeting decides first, since MySQL lacks some of these settings. A proxy may have
+        # sent it, so the server is asked for its version as well.
         if self.real not in connection.get_server_info():
             self.recognise(*self.ask(connection, self.named))
         self.ask(connection, Query(_SETTINGS, (self.timeouts.query,)))
         said, session, host, server, clustered = self.ask(connection, Query(_WHO, {}))
         self.recognise(said)
         self.clustered = clustered == "ON"
-        # The number begins anew when the server does; with the client's port it is unmistakable.
+        # A restarted server counts its sessions from 1 again. With the client's port the number
+        # identifies the session. Without a port, on a Unix socket, it does not.
         end = None if ":" not in host else _end(session, host)
         return ServerSession(server, end)
 
@@ -81,11 +85,11 @@ class PyMySQL(Adapter):
         return [(cursor.lastrowid,)] if cursor.lastrowid else ()  # LAST_INSERT_ID(x)
 
     def bound_reads(self, connection: Any, seconds: float) -> None:
-        # There is no public way.
+        # PyMySQL has no public way to set it on a connection.
         connection._read_timeout = connection._write_timeout = seconds
         reader = connection._rfile
         if type(reader) is not Reader:
-            if reader is None:  # it is closed
+            if reader is None:  # the connection is closed
                 return
             reader = connection._rfile = Reader(connection)
         reader.bound(seconds)
@@ -101,7 +105,7 @@ class PyMySQL(Adapter):
             yield
         finally:
             connection._read_timeout, connection._write_timeout = before
-            if type(connection._rfile) is Reader:  # nobody else reads by this deadline
+            if type(connection._rfile) is Reader:  # the user's own reads have no such deadline
                 connection._rfile = connection._rfile.file
 
     def transaction_problem(self, connection: Any, locking: bool) -> str | None:
@@ -114,14 +118,16 @@ class PyMySQL(Adapter):
         return code_of(error, self.package) in REFUSALS
 
     def timed_out(self, error: BaseException) -> bool:
-        # PyMySQL keeps the cause of a failed connect here, of a failed read there.
+        # PyMySQL keeps the cause of a failed connect in original_exception. The cause of a failed
+        # read is in the context.
         cause = getattr(error, "original_exception", None) or error.__context__
         return isinstance(cause, TimeoutError)
 
 
-# Whatever the server presets. A lease statement never waits for a row lock: who has it is taking
-# the name. An idle row lock is no forgotten client: wait_timeout is the usual eight hours at least.
-# Who makes transactions read-only may have put another server in this one's place: so they stay.
+# They replace the server's presets. A lease statement never waits for a row lock: the session that
+# has it is taking the name. An idle row lock is not a forgotten client, so wait_timeout is at least
+# eight hours, the usual default. tx_read_only stays: an operator may have set it on a server that
+# is no longer the primary.
 _SETTINGS = """SET SESSION innodb_lock_wait_timeout = 0, tx_isolation = 'READ-COMMITTED',
     completion_type = 'NO_CHAIN', time_zone = '+00:00', max_statement_time = %s,
     sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', sql_safe_updates = 0,
@@ -129,7 +135,7 @@ _SETTINGS = """SET SESSION innodb_lock_wait_timeout = 0, tx_isolation = 'READ-CO
     idle_transaction_timeout = 0, idle_write_transaction_timeout = 0,
     idle_readonly_transaction_timeout = 0, wait_timeout = GREATEST(@@wait_timeout, 28800)"""
 
-# Not every build of the server has the variable.
+# WSREP_ON is read from a table, because not every build of the server has the variable.
 _WHO = """SELECT VERSION(), id, host, CONCAT_WS('/', @@server_id, @@hostname, @@port), (
         SELECT variable_value FROM information_schema.global_variables
         WHERE variable_name = 'WSREP_ON'
@@ -147,6 +153,6 @@ END"""
 
 
 def _end(session: int, host: str) -> Query[bool]:
-    """Return what ends a session, which is unmistakable with its client's port."""
+    """Return the query that ends a session, which its client's port in ``host`` identifies."""
     command = commands.EndSession(f"{session} of {host}")
     return Query(_END, {"session": session, "host": host}, command, read=any_row)

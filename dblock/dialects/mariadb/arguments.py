@@ -1,4 +1,4 @@
-"""What other drivers of MariaDB connect with, as PyMySQL's arguments, which are asyncmy's too."""
+"""Other MariaDB drivers' connection arguments, translated to PyMySQL's, which asyncmy has too."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _NAMES = {
     "write_timeout": "write_timeout",
 }
 
-# What makes Python objects of a connection, its rows and values; what dblock sets itself; and the
-# keys of MySQL's ways to log in.
+# Arguments that are dropped: they choose the driver's Python classes, dblock sets them itself, or
+# they are for authentication methods of MySQL.
 _ITS_OWN = {
     "auth_plugin",
     "auth_plugin_map",
@@ -56,7 +56,7 @@ _ITS_OWN = {
     "use_unicode",
 }
 
-# As PyMySQL has them in an argument for each.
+# PyMySQL's names of its single TLS arguments, and their keys in its `ssl` argument.
 _TLS = {"ssl_ca": "ca", "ssl_cert": "cert", "ssl_key": "key", "ssl_key_password": "password"}
 
 
@@ -89,7 +89,7 @@ def _verified(given: Any, tls: dict[str, Any], mode: str) -> dict[str, Any]:
         tls |= {"check_hostname": False, "verify_mode": "required"}
     elif mode == "VERIFY_IDENTITY":
         if "ca" not in tls and "capath" not in tls:
-            return {"ssl": _by_the_machine(tls)}  # without these PyMySQL would not look at the name
+            return {"ssl": _by_the_machine(tls)}  # without a CA PyMySQL would not verify the name
         tls |= {"check_hostname": True, "verify_mode": "required"}
     elif (given is True or mode == "REQUIRED") and not tls:
         tls = {"verify_mode": "none"}
@@ -97,7 +97,7 @@ def _verified(given: Any, tls: dict[str, Any], mode: str) -> dict[str, Any]:
 
 
 def _by_the_machine(tls: Mapping[str, Any]) -> ssl.SSLContext:
-    """Return what verifies a server's name, by the certificate authorities of the machine."""
+    """Return a context that verifies a server's name by the machine's certificate authorities."""
     context = ssl.create_default_context()
     if "cert" in tls:
         context.load_cert_chain(tls["cert"], tls.get("key"), tls.get("password"))

@@ -1,4 +1,4 @@
-"""One deadline for all that PyMySQL does to make a connection: also to log in, and for TLS."""
+"""One deadline for all of PyMySQL's steps to connect: TCP, TLS and the login."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _NOT_REACHED = 2003
 def connect(connection: Any, seconds: float) -> None:
     """Connect a connection that was made with ``defer_connect``, within ``seconds``.
 
-    PyMySQL has a timeout for each part that it reads, and none for all of them.
+    PyMySQL has a timeout for each part that it reads, and none for all parts together.
     """
-    if connection.unix_socket:  # of a server on this machine
+    if connection.unix_socket:  # a server on this machine; there is no network to wait for
         connection.connect()
         return
     until = clock.now() + seconds
@@ -43,7 +43,7 @@ def connect(connection: Any, seconds: float) -> None:
 
 
 def _not_reached(where: str, error: OSError) -> Exception:
-    """Return PyMySQL's own error."""
+    """Return the error that PyMySQL itself raises for a server that it cannot reach."""
     from pymysql.err import OperationalError
 
     told: Any = OperationalError(

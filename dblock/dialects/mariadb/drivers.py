@@ -1,4 +1,4 @@
-"""mysqlclient and aiomysql, which may have a user's transaction."""
+"""mysqlclient and aiomysql, which a user's transaction may have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .errors import fault_of
 
 
 def problem_of(connection: Any, is_open: bool, locking: bool) -> str | None:
-    """Say why nothing can be locked in a transaction, as all drivers tell it."""
+    """Say why nothing can be locked in a transaction, for any driver of MariaDB."""
     if not is_open:
         return CLOSED
     if locking and connection.get_autocommit():
@@ -21,7 +21,7 @@ def problem_of(connection: Any, is_open: bool, locking: bool) -> str | None:
 
 
 class MySQLdb(BorrowedDriver):
-    """mysqlclient. It waits in a library of C's, where nothing of Python's is asked."""
+    """mysqlclient. It waits within a C library, where no Python code can give up."""
 
     drivers: ClassVar[tuple[str, ...]] = ("mysqldb",)
     package = "MySQLdb"
@@ -42,7 +42,7 @@ class MySQLdb(BorrowedDriver):
 
 
 class AioMySQL(BorrowedDriver):
-    """It is made from PyMySQL, and raises its errors."""
+    """aiomysql. It is built on PyMySQL, and raises its errors."""
 
     drivers: ClassVar[tuple[str, ...]] = ("aiomysql",)
     package = "aiomysql"

@@ -1,4 +1,4 @@
-"""What a leader tells on MariaDB, where nobody is called."""
+"""A leader's value on MariaDB, which cannot notify observers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from .base import Tables
 
 
 class ElectionStatements(Tables, Elections):
-    """An upsert has no condition here, so each column has it; the fence comes last: it is in it."""
+    """MariaDB's upsert has no WHERE, so each column repeats the condition. The fence is set last,
+    because the condition reads it."""
 
     def write_value(self, name: str, token: str, fence: int, value: str) -> Query[bool]:
         changes = ", ".join(

@@ -10,7 +10,7 @@ _FAULTS = {
     1213: Fault.DEADLOCK,
     1020: Fault.SERIALIZATION,  # record has changed since the snapshot
     1412: Fault.SERIALIZATION,  # so has the table's definition
-    159: Fault.SERIALIZATION,  # the same, told by InnoDB itself
+    159: Fault.SERIALIZATION,  # the same, by InnoDB's own code
     1317: Fault.CANCELED,  # KILL QUERY
     1969: Fault.CANCELED,  # max_statement_time
     1146: Fault.SCHEMA,  # no such table
@@ -23,8 +23,8 @@ _FAULTS = {
     1792: Fault.READ_ONLY,
     1836: Fault.READ_ONLY,
     1047: Fault.READ_ONLY,  # a node of a Galera cluster, without the majority
-    # It lost the majority during a commit, which others may have. (10.11 says the same code of SKIP
-    # LOCKED by a unique key, which no statement here uses.)
+    # The node lost the majority during a commit, which the other nodes may have. (10.11 has the
+    # same code for SKIP LOCKED by a unique key, which no statement here uses.)
     1180: Fault.DISCONNECTED,
     1105: Fault.REFUSED,  # an error without a code: the change is too large for a Galera cluster
     4165: Fault.REFUSED,  # a node that cannot replicate just now, so it does not begin
@@ -44,7 +44,7 @@ _FAULTS = {
     0: Fault.DISCONNECTED,  # PyMySQL: the socket was closed before
 }
 
-#: Of a connection, until somebody changes the URL, the account or the server.
+#: Failures to connect that last until the URL, the account or the server is changed.
 REFUSALS = frozenset(
     {
         1045,  # access denied: the user or the password
@@ -62,14 +62,14 @@ REFUSALS = frozenset(
 
 
 def code_of(error: BaseException, package: str) -> int | None:
-    """Return the code of an error of a package's drivers, which has it first."""
+    """Return the code of an error of a package's drivers: it is the error's first argument."""
     code = error.args[0] if error.args else None
     known = isinstance(code, int) and type(error).__module__.split(".")[0] == package
     return code if known else None
 
 
 def fault_of(error: BaseException, package: str) -> Fault | None:
-    """Return what an error of a package's drivers means; None for a defect that is no fault of the
-    database's."""
+    """Return the fault that an error of a package's drivers means; None for a defect in the
+    statement or the program."""
     code = code_of(error, package)
     return None if code is None else _FAULTS.get(code)

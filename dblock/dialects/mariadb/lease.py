@@ -1,4 +1,4 @@
-"""The lease on MariaDB: taken, renewed, released."""
+"""The lease on MariaDB: granted, queued for, renewed, released."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from .fragments import LATER, REMAINING, microseconds
 from .queue import LAST, REST, QueueStatements
 from .server_wait import NOTED, USER_LOCK, ServerWaitStatements
 
-# Stands for the tokens of all that a renewal was about.
+# The reply that stands for the tokens of all holds that were to be renewed.
 ALL = "all"
 
 
 class LeaseStatements(QueueStatements, ServerWaitStatements):
-    """UTC_TIMESTAMP is the statement's start, SYSDATE the moment at which it is read."""
+    """UTC_TIMESTAMP is the statement's start, SYSDATE the moment when the server evaluates it."""
 
     def grant_known(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
-        # One statement is parsed in half the time of a compound one, so its result is no row.
+        # The server parses a simple statement in half the time of a compound one. An UPDATE returns
+        # no row, so LAST_INSERT_ID has the fence.
         return Query(
             self._grant_known_shared if is_shared(token) else self._grant_known,
             self._asked(name, token, owner, ttl),
@@ -62,7 +63,8 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
 
     @property
     def _available(self) -> str:
-        """The condition for who only comes now, after those in the queue and at the user lock."""
+        """The condition for a requester that has not joined: it comes after the waiters in the
+        queue and at the user lock."""
         return self.is_available(f"({LAST} + {self.taken_elsewhere})")
 
     def _asked(self, name: str, token: str, owner: str, ttl: float) -> dict[str, Any]:
@@ -77,7 +79,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
     def join(
         self, name: str, token: str, owner: str, ttl: float, ticket: str, *, yields: bool = False
     ) -> Query[Granted | Queued | None]:
-        # It looks before it locks, so that who joins disturbs no guard.
+        # It reads before it locks, so that a waiter that joins does not lock a guard's row.
         turn, shares = self.is_available(self.ahead), is_shared(token)
         waits, also = self._wait_outside if yields else "", f", {NOTED}" if shares else ""
         return Query(
@@ -105,7 +107,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
 
     @property
     def _wait_outside(self) -> str:
-        """Let a reader not join while waiters are in the server: they join first."""
+        """Do not let a reader join while waiters wait in the server: they join first."""
         return f"""ELSEIF {self.waited_for} THEN
                     IF NOT noted THEN
                         UPDATE {self.lock_table} SET {NOTED} WHERE lock_name = %(name)s;
@@ -113,28 +115,28 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
                 """
 
     def _grant(self, free: str, rest: str, name: str = "%(name)s", *, shares: bool = False) -> str:
-        """Return the statement that takes the ``name`` if it is ``free``, and tells the fence.
+        """Return the statement that takes the ``name`` if it is ``free``, and returns the fence.
 
-        ``rest`` is the queue without who takes it and those before. One that ``shares`` it notes
-        that for those who want to wait in the server.
+        ``rest`` is the queue behind the new holder. If the new holder ``shares`` the name, the
+        statement marks the row, so that no waiter begins to wait in the server.
         """
-        # The condition alone decides, with both rows locked, and once: who is at the user lock may
-        # go at any moment. No new value depends on another. There is no UPDATE ... RETURNING;
-        # LAST_INSERT_ID(x) tells x.
+        # The condition is evaluated once, with both rows locked: a waiter at the user lock may go
+        # at any moment. No new value depends on another. MariaDB has no UPDATE ... RETURNING; the
+        # reply of the UPDATE contains the argument of LAST_INSERT_ID.
         changes = f"""fence = LAST_INSERT_ID(fence + 1),
                 token = %(token)s, owner = %(owner)s, waiters = {rest},
                 acquired_at = SYSDATE(6), expires_at = {LATER}{f", {NOTED}" if shares else ""}"""
         return self.take_row(name, changes, free)
 
     def renew(self, asked: Sequence[Renewal]) -> Query[dict[str, int | None]]:
-        # There is no UPDATE ... RETURNING. What was renewed expires later than anything that was
-        # to expire a TTL after the start: so it is told, and the holder's term began before that.
-        # One busy row fails the statement, with nothing renewed; a small table, read as a whole
-        # rather than by its key, would fail it for any busy row.
-        # Of many mostly all are, and then that is the answer: it takes the driver ten calls to
-        # read a row.
-        # They are counted apart, because a SELECT in a condition would lock them.
-        # Names go in hexadecimal: they are bytes, whatever the connection's character set.
+        # MariaDB has no UPDATE ... RETURNING. A hold was renewed if it expires a TTL after `start`
+        # or later. The holder counts its term from before that.
+        # One busy row fails the statement, with nothing renewed. FORCE INDEX, because the server
+        # would read a small table as a whole, and any busy row would fail the statement.
+        # Usually all of many holds are renewed, and the reply is one row that says so: the driver
+        # needs ten calls to read a row.
+        # A statement of its own counts them, because a SELECT in a condition would lock them.
+        # Names are sent in hexadecimal: they are bytes, whatever the connection's character set.
         rows = [(name.encode().hex(), token, microseconds(ttl)) for name, token, ttl in asked]
         table = f"""JSON_TABLE(holds, '$[*]' COLUMNS (
                     hex VARCHAR(2040) CHARACTER SET ascii PATH '$[0]',
@@ -142,7 +144,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
                     ttl BIGINT PATH '$[2]'
                 )) AS asked STRAIGHT_JOIN {self.lock_table} AS l FORCE INDEX (PRIMARY)
                     ON l.lock_name = UNHEX(asked.hex) AND l.token = asked.token"""
-        # The expiry of readers is never brought forward: another may have a longer TTL.
+        # Readers never bring their expiry forward: another reader may have a longer TTL.
         later = LATER.replace("%(ttl)s", "asked.ttl")
         renewed = f"{table} WHERE expires_at >= start + INTERVAL asked.ttl MICROSECOND"
         return Query(
@@ -168,7 +170,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
     def attach(
         self, name: str, token: str, new_token: str, owner: str, ttl: float
     ) -> Query[int | None]:
-        # As a grant is kept away by a guard, so is this.
+        # Like a grant it locks the guard's row, so a guard blocks it.
         changes = f"""fence = LAST_INSERT_ID(fence),
                 token = %(new_token)s, owner = %(owner)s, expires_at = {LATER}"""
         return Query(
@@ -212,10 +214,10 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
 
 
 def read_known(reply: Reply, ttl: float) -> Granted | None:
-    """Read the fence of a name that was granted by one statement for ``ttl`` seconds.
+    """Read the fence of a name that a simple statement granted for ``ttl`` seconds.
 
-    It lasts for all of them from when it was granted, which is after it was asked for. Where a
-    trigger is on the table no fence is told, so it is looked for.
+    They count from the grant, which is after the request was sent. If the table has a trigger the
+    reply has no fence; then this is None, and the caller searches for its token.
     """
     return Granted(reply.rows[0][0], ttl) if reply.rows else None
 
@@ -227,7 +229,7 @@ def _read_all(asked: Sequence[Renewal], reply: Reply) -> dict[str, int | None]:
 
 
 def _granted(reply: Reply, token: str) -> Granted | None:
-    """Read whose the name is now, and return the hold if it is the token's."""
+    """Read which token holds the name now; return the hold if it is this ``token``'s."""
     for fence, remaining, holder, *_ in reply.rows:
         if holder == token:
             return Granted(fence, float(remaining))

@@ -1,4 +1,4 @@
-"""What a migration says on MariaDB before it begins, and the lock that it has meanwhile."""
+"""The statements before a migration on MariaDB, and the lock that it holds meanwhile."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ..dialect import Bound, Dialect
 
 
 class MigrationStatements(Dialect):
-    """User locks are the whole server's, so their names tell the database too."""
+    """User locks are global to the server, so their names contain the database."""
 
     undoes_ddl = False
 
     def migration_settings(self) -> tuple[str, ...]:
-        # 86400 is the default: a day.
+        # 86400 seconds is the default: then it is set to 2. An operator's shorter limit stays.
         usual = "IF(@@lock_wait_timeout < 86400, @@lock_wait_timeout, 2)"
         return (f"SET SESSION lock_wait_timeout = {usual}",)
 
@@ -31,13 +31,14 @@ class MigrationStatements(Dialect):
         return (f"SELECT GET_LOCK({_migrations(name)}, 0)",)
 
     def migration_holder(self, name: str) -> str:
-        # Of others' sessions only who has the right PROCESS is told more.
+        # An account without the privilege PROCESS does not see other accounts' sessions: for it the
+        # user is NULL.
         return f"""SELECT held.session, (
                 SELECT user FROM information_schema.processlist WHERE id = held.session
             ) FROM (SELECT IS_USED_LOCK({_migrations(name)}) AS session) AS held"""
 
 
 def _migrations(name: str) -> str:
-    """Return the name of the user lock of migrations. Such names are the whole server's."""
+    """Return the name of the user lock of migrations, which contains the database."""
     key = hashlib.blake2b(f"dblock/{name}".encode(), digest_size=8).hexdigest()
     return f"SHA1(CONCAT_WS('/', '{key}', DATABASE()))"

@@ -1,4 +1,4 @@
-"""The queue in a name's row, which on MariaDB nobody is called from."""
+"""The queue in a name's row. MariaDB cannot notify a waiter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from ..tickets import TICKET
 from .base import Tables
 from .fragments import microseconds
 
-# Tickets are all as long, with commas between. How many there are; those behind the ticket.
+# All tickets have the same length, with commas between them. LAST is the number of tickets in the
+# queue, REST the tickets behind this one.
 LAST = f"COALESCE((CHAR_LENGTH(waiters) + 1) DIV {TICKET + 1}, 0)"
 REST = f"""IF(LOCATE(%(ticket)s, waiters), NULLIF(
     SUBSTRING(waiters, LOCATE(%(ticket)s, waiters) + {TICKET + 1}), ''), NULL)"""
@@ -17,12 +18,12 @@ REST = f"""IF(LOCATE(%(ticket)s, waiters), NULLIF(
 WITHOUT_TICKET = """NULLIF(TRIM(BOTH ',' FROM REPLACE(
                 CONCAT(',', waiters, ','), CONCAT(',', %(ticket)s, ','), ',')), '')"""
 
-# Whole seconds for who leaves the queue, and has to be gone.
+# Whole seconds to wait for the row. Leaving the queue must succeed, so it may wait.
 _LEAVING = 1
 
 
 class QueueStatements(Tables):
-    """Who joins may take the name, so the statement that joins is the lease's."""
+    """A waiter that joins may take the name at once, so `LeaseStatements` has that statement."""
 
     def leave(self, name: str, token: str, ticket: str) -> Query[int]:
         return Query(

@@ -1,7 +1,7 @@
-"""One deadline for all of an answer that PyMySQL reads, however it arrives.
+"""One deadline for a whole answer that PyMySQL reads, in however many parts it arrives.
 
-PyMySQL's own read timeout begins anew with each part that comes. A peer that sends a byte now and
-then, a proxy or an overloaded network, would be waited for a hundred times as long.
+PyMySQL's own read timeout restarts with each part. It would wait a hundred times as long for a peer
+that sends a byte now and then: a proxy, or an overloaded network.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ...system import clock
 
 
 class Reader:
-    """Stands in the place of the file that a connection reads from."""
+    """Replaces the file object that a connection reads from."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -20,7 +20,7 @@ class Reader:
         self._until = 0.0
 
     def bound(self, seconds: float) -> None:
-        """Let the reads until the next call of this end within ``seconds`` from now."""
+        """Let all reads until the next call of this method end within ``seconds`` from now."""
         self._until = clock.now() + seconds
 
     def read(self, size: int) -> bytes:

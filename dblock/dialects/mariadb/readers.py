@@ -8,13 +8,14 @@ from ..readers import ReaderLists
 from .fragments import LATER, microseconds
 from .queue import WITHOUT_TICKET, QueueStatements
 
-# Whole seconds for a row that others have for a moment: readers come and go side by side.
+# Whole seconds to wait for the row: other readers lock it for a moment while they come and go.
 _TURN = 1
 _PATIENT = f"SET STATEMENT innodb_lock_wait_timeout = {_TURN} FOR"
 
 
 class ReaderStatements(QueueStatements, ReaderLists):
-    """An assignment sees what those before it have set, so the list is set last."""
+    """MariaDB evaluates assignments in order, each with the earlier ones' new values. So the list
+    is set last."""
 
     def concatenate(self, *texts: str) -> str:
         return f"CONCAT({', '.join(texts)})"
@@ -41,7 +42,8 @@ class ReaderStatements(QueueStatements, ReaderLists):
         )
 
     def leave_readers(self, name: str, group: str, token: str) -> Query[int]:
-        # The list says whether this is the last, by the token: so the token goes before the list.
+        # `last` reads the list and the token. So the token is set before the list: the condition of
+        # the token's own assignment needs the old list.
         return Query(
             f"""{_PATIENT} UPDATE {self.lock_table} SET
                 expires_at = IF({self.last}, SYSDATE(6), expires_at),

@@ -9,7 +9,8 @@ from .base import Tables
 
 
 class RetiringStatements(Tables, Retiring):
-    """What is locked is found out by name: SKIP LOCKED by a unique key is an error on 10.11."""
+    """It tries each name by itself to skip a locked one: SKIP LOCKED by a unique key is an error on
+    10.11."""
 
     def raise_floor(self, fence: int) -> Query[int]:
         return Query(
@@ -21,10 +22,11 @@ class RetiringStatements(Tables, Retiring):
         )
 
     def retire(self, after: str, last: str, fence: int, idle: float) -> Query[int]:
-        # A grant takes the guard first, so what is unused with the guard locked stays unused. The
-        # guard is deleted last: a name that is used, or whose row others have, keeps it. Where that
-        # fails nothing of the name was changed, and what was done before is committed, in case the
-        # server takes all of a transaction back with a statement.
+        # A grant locks the guard's row first, so a name that is unused while that is locked stays
+        # unused. The guard's row is deleted last: a name that is in use, or whose row another
+        # session has locked, keeps it. If a row is busy nothing of that name was changed; the
+        # handler commits the names before it, because a server may be set to roll the whole
+        # transaction back with the statement.
         return Query(
             f"""BEGIN NOT ATOMIC
                 DECLARE one VARBINARY(1020);

@@ -1,4 +1,4 @@
-"""The row lock and the guard on MariaDB, and what else is written in a user's transaction."""
+"""The row lock and the guard on MariaDB, and dblock's other writes in a user's transaction."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..values import text
 from .base import Tables
 from .fragments import EXACT, FREE, NEWEST, WRITTEN, in_hex, newest_and
 
-# Seconds. The statement itself takes time too.
+# Seconds. A statement with a shorter limit does not wait at all: it takes about as long to run.
 _WORTH_WAITING = 0.05
 
 
 class RowStatements(Tables):
-    """A user's session has settings of the user's: each statement says for itself how it waits, and
-    that it judges by the newest rows."""
+    """A user's session has the user's settings. So each statement sets for itself how long it
+    waits, and that it reads the newest rows."""
 
     stale_reads = True  # under REPEATABLE READ, its default
     refusal_holds = True  # InnoDB keeps the lock on a row that did not match
@@ -53,13 +53,14 @@ class RowStatements(Tables):
             # permitted". The error of NOWAIT undoes this statement alone.
             begin, wait, seconds = NEWEST, "NOWAIT", 0.0
         else:
-            # So does the end of its time, which is exact: WAIT knows whole seconds.
+            # The error of max_statement_time does the same. It is exact; WAIT has whole seconds.
             begin = newest_and(f"max_statement_time = {seconds:.3f}")
             wait = f"WAIT {math.ceil(seconds) + 1}"
         key, here = EXACT, f" AND {self.here_now}" if borrowed else ""
         if not borrowed:
-            # Its own look: a subquery locks nothing, and under the READ COMMITTED of dblock's own
-            # sessions it sees what is newest. So the row of a held lease is left alone.
+            # A check in the statement itself: a subquery locks nothing, and in dblock's own
+            # sessions, under READ COMMITTED, it sees the newest rows. So the statement does not
+            # lock the row of a held lease.
             key = f"(SELECT lock_name FROM {self.lock_table} WHERE lock_name = {key} AND {FREE})"
         return Query(
             f"""{begin}
@@ -75,7 +76,8 @@ class RowStatements(Tables):
         )
 
     def _write_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
-        """Lock both rows, and write the guard's: what changes nothing only locks the other."""
+        """Lock both rows, and write the guard's. The assignment that changes nothing only locks the
+        name's row."""
         limits, seconds = self._limits(patience)
         here = f" AND {self.here}" if borrowed else ""
         return Query(
@@ -92,18 +94,19 @@ class RowStatements(Tables):
         )
 
     def _limits(self, patience: float | None) -> tuple[str, float]:
-        """Return the settings by which a statement that writes waits, and for how many seconds."""
+        """Return the settings that limit a writing statement's wait, and the limit in seconds."""
         seconds = self.longest_patience if patience is None else patience
         if seconds < _WORTH_WAITING:
             return "innodb_lock_wait_timeout = 0", 0.0
-        # The second is exact, and undoes no more than its statement.
+        # max_statement_time is exact, and its error undoes no more than the statement.
         waits = f"innodb_lock_wait_timeout = {math.ceil(seconds) + 1}"
         return f"{waits}, max_statement_time = {seconds:.3f}", seconds
 
     def guard(self, name: str, token: str, fence: int) -> Query[bool]:
-        # That the lease is this one is for the look that follows: no grant can come before it.
+        # This locks the guard's row alone. The caller's next statement checks the lease's token: no
+        # grant can come in between.
         if self.clustered:
-            # Another guard of the same lease may be in the way here, and for longer.
+            # On a cluster another guard of the same lease blocks this one, possibly for long.
             seconds = self.longest_patience
             return Query(
                 f"""{newest_and(f"innodb_lock_wait_timeout = {seconds:.0f}")}
@@ -149,8 +152,9 @@ class RowStatements(Tables):
         patience: float | None,
     ) -> Query[Record | None]:
         limits, seconds = self._limits(patience)
-        # Each is set in its turn, so the expiry comes last. Not IGNORE: it takes a shared lock on a
-        # record that is there, and of two that have one neither could put its own there.
+        # MariaDB sets the columns in order, so the expiry, which the condition reads, comes last.
+        # Not INSERT IGNORE: that takes a shared lock on a record that exists, and if two
+        # transactions have one, neither can replace the record.
         changes = ", ".join(
             f"{column} = IF(expires_at <= UTC_TIMESTAMP(6), VALUES({column}), {column})"
             for column in ("token", "fingerprint", "result", "made_at", "expires_at")
@@ -189,6 +193,6 @@ class RowStatements(Tables):
 
 
 def _temporary(reply: Reply) -> str | None:
-    """Read the name of a table that is temporary."""
+    """Read the name of a table if it is temporary."""
     name, made = map(text, reply.rows[0])
     return name if made.startswith("CREATE TEMPORARY") else None

@@ -1,4 +1,4 @@
-"""Waiting in the server: for a user lock, which stands for a name and decides nothing."""
+"""Waiting in the server, for a name's user lock. That wakes a waiter; the row decides."""
 
 from __future__ import annotations
 
@@ -9,44 +9,48 @@ from ...protocol.steps import Query, Reply
 from .base import Tables
 from .fragments import microseconds
 
-# User locks are the whole server's.
+# The names of user locks are global to the server, so this one contains the database.
 USER_LOCK = "SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))"
 
-# Leave in a name's row that readers want it now and then: a list of no hold, until there is one.
+# Marks a name's row: readers want this name now and then. The mark is a list of readers that
+# belongs to no hold, unless there is a list already.
 NOTED = "readers = COALESCE(readers, '')"
 
 
 class ServerWaitStatements(Tables):
-    """Whoever has the user lock comes first for a moment when the name is given back.
+    """After a release the session that has the user lock comes first, for a moment.
 
-    Nobody waits there for a name that readers want now and then: they judge by the queue alone who
-    came before them.
+    No waiter waits in the server for a name that readers want now and then: readers see in the
+    queue alone which waiters came before them.
     """
 
     can_wait_in_server = True
 
     def user_lock(self, name: str) -> str:
-        """Return what a name's user lock is called, but for the database."""
-        # By what was asked for: the real place is not known before the first statement.
+        """Return the name of a lock name's user lock, without the database."""
+        # With the schema that the caller gave: before the first statement dblock does not know the
+        # tables' real place.
         schema = f"{self.quote(self.schema)}." if self.schema else ""
         named = f"{schema}{self.quote(self.prefix + 'lock')}/{name}"
         return hashlib.blake2b(named.encode(), digest_size=16).hexdigest()
 
     @property
     def taken_elsewhere(self) -> str:
-        """One if another has the user lock of a name given back just now: that one comes first."""
+        """1 if the name was released just now and another session has its user lock: that session
+        comes first."""
         grace = f"INTERVAL {microseconds(self.grace)} MICROSECOND"
         return f"""(expires_at <= UTC_TIMESTAMP(6) AND expires_at + {grace} > UTC_TIMESTAMP(6)
             AND {self.waited_for})"""
 
     @property
     def waited_for(self) -> str:
-        """Whether another session has the user lock: a holder's, or a waiter's."""
+        """Whether another session, a holder's or a waiter's, has the user lock."""
         return f"COALESCE(IS_USED_LOCK({USER_LOCK}) <> CONNECTION_ID(), FALSE)"
 
     def wait_in_server(self, name: str, patience: float) -> Query[bool]:
-        # No more than that: the server finds out only after a second that who waits has died, and
-        # the name would be taken for nobody. A SELECT in a condition would lock the row meanwhile.
+        # It does not take the name as well: the server notices only after a second that a waiter's
+        # client has died, and would grant the name to it. The row is read by a statement of its
+        # own: a SELECT in a condition would keep the row locked during the wait.
         return Query(
             f"""BEGIN NOT ATOMIC
                 DECLARE held INT DEFAULT NOT IS_FREE_LOCK({USER_LOCK});

@@ -1,4 +1,4 @@
-"""The slots of a semaphore on MariaDB: those that seem free are tried, one after the other."""
+"""The slots of a semaphore on MariaDB: the statement tries each slot that seems free in turn."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .queue import LAST
 
 
 class SlotStatements(LeaseStatements, Slots):
-    """SKIP LOCKED by a unique key is an error on 10.11, so a slot that is busy is an error that is
-    handled. Who waits in the server for a slot by its name, which stands for that name alone, does
-    not come first here: it is not overtaken for long, since it joins the name's queue then."""
+    """SKIP LOCKED by a unique key is an error on 10.11, so the statement has a handler for the
+    error of a busy slot. A waiter that waits in the server for one slot by its name does not come
+    first here: it is not overtaken for long, since it then joins that name's queue."""
 
     keeps_limit = "ON DUPLICATE KEY UPDATE lock_name = lock_name"
     replaces_limit = """ON DUPLICATE KEY
@@ -29,13 +29,13 @@ class SlotStatements(LeaseStatements, Slots):
 
     @property
     def barrier(self) -> str:
-        # An UPDATE that reads its own table locks what it reads, and takes three times as long; not
-        # where that is read into a table by itself.
+        # An UPDATE that reads its own table locks the rows that it reads, and takes three times as
+        # long. A derived table with a LIMIT avoids that.
         return f"SELECT 1 FROM ({super().barrier} LIMIT 1) AS turnstile"
 
     @property
     def keeps_out(self) -> str:
-        # Who has the turnstile's user lock is about to have the turnstile.
+        # A session that has the turnstile's user lock is about to take the turnstile.
         return f"({super().keeps_out} OR {self.taken_elsewhere})"
 
     def slot_parameters(self, command: commands.GrantSlot) -> dict[str, object]:

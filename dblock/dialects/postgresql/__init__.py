@@ -29,7 +29,7 @@ class PostgreSQL(
     RetiringStatements,
     ElectionStatements,
 ):
-    """All its statements; each file of this folder has those about one thing."""
+    """PostgreSQL's statements. Each file of this folder has the statements about one subject."""
 
     name = "postgresql"
     backends: ClassVar[tuple[str, ...]] = ("postgresql",)

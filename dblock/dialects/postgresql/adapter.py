@@ -31,7 +31,7 @@ from .witness import SERVER
 
 
 class Psycopg(Adapter):
-    """Connections of dblock's own are spoken to by a :class:`.Sender`."""
+    """psycopg 3. A :class:`.Sender` sends the statements on dblock's own connections."""
 
     drivers: ClassVar[tuple[str, ...]] = ("psycopg",)
     package = "psycopg"
@@ -63,8 +63,8 @@ class Psycopg(Adapter):
         return [name for name in wanted if name not in given]
 
     def prepare_connection(self, connection: Any) -> ServerSession:
-        read_deadline.bound(connection, None)  # who sends has one from now on
-        # Autocommit is the client's own matter. No SET: it would leak through a pooler.
+        read_deadline.bound(connection, None)  # the Sender has a deadline of its own
+        # Autocommit is a setting of the client alone. A SET would leak through a pooler.
         self.set_autocommit(connection)
         version = connection.info.server_version
         if version < 140000 and self.recognise(*self.ask(connection, self.named)):
@@ -74,8 +74,8 @@ class Psycopg(Adapter):
         said, backend, started = self._who(connection)
         self.recognise(said)
         if backend != connection.info.backend_pid:
-            # A pooler, which makes that pid up. On a backend that it hands over, a statement
-            # prepared under the same name can be another client's.
+            # A pooler, which makes up a pid for its clients. On a backend that it has switched to,
+            # a prepared statement with the same name can be another client's.
             connection.prepare_threshold = None
             if connection.info.encoding != "utf-8":
                 raise Unsupported(
@@ -93,7 +93,7 @@ class Psycopg(Adapter):
         try:
             return self.ask(connection, Query(_WHO, {}))
         except Exception as error:
-            if self.classify(error) is None:  # a look-alike need not have all these functions
+            if self.classify(error) is None:  # a look-alike may lack some of these functions
                 self.recognise(*self.ask(connection, self.named))
             raise
 
@@ -121,7 +121,7 @@ class Psycopg(Adapter):
         read_deadline.bound(connection, seconds)
 
     def has_rows(self, cursor: Any) -> bool:
-        # Its description of the columns is made each time, and takes as long as a round trip.
+        # psycopg builds `cursor.description` each time, which takes as long as a round trip.
         return bool(cursor.pgresult.nfields)
 
     def bounded(
@@ -174,7 +174,7 @@ class Psycopg(Adapter):
         state = getattr(error, "sqlstate", None)
         if state is not None:
             return fault_of(state, raised_in(error))
-        # psycopg raises without a state when the connection broke under it, and only then.
+        # psycopg raises an OperationalError without a state only when the connection is broken.
         return Fault.DISCONNECTED if type(error).__name__ == "OperationalError" else None
 
     def misconfigured(self, error: BaseException) -> bool:
@@ -191,7 +191,7 @@ class Psycopg(Adapter):
 
 
 def read_call(message: str) -> tuple[str, Passed | None]:
-    """Return the ticket that is called, and the hold that is passed on to it, if one is."""
+    """Return the notified ticket, and the hold that is passed on to it, if there is one."""
     ticket, *hold = message.split(" ")
     if len(ticket) == TICKET and len(hold) == 3:
         with contextlib.suppress(ValueError):
@@ -201,7 +201,8 @@ def read_call(message: str) -> tuple[str, Passed | None]:
 
 _OK = 0  # libpq's CONNECTION_OK
 
-# Where the server waits for its standbys, after the local commit. Its messages are translated.
+# The server's function that waits for standbys after the local commit. Unlike the message, its name
+# is the same in every language.
 _REPLICATING = "SyncRepWaitForLSN"
 
 _KERNEL = ("keepalives_idle", "tcp_user_timeout")
@@ -209,19 +210,20 @@ _KERNEL = ("keepalives_idle", "tcp_user_timeout")
 _WHO = """SELECT version(), pg_backend_pid(),
     (SELECT backend_start FROM pg_stat_get_activity(pg_backend_pid()))"""
 
-# The pid alone could be another's by now.
+# The pid alone could be a newer session's.
 _END = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE pid = %(pid)s AND backend_start = %(started)s"""
 
-# Everybody may call there, in any words: the server ends a session into whose encoding they cannot
-# be translated.
+# SQL_ASCII, because every role may notify this channel, with any text: the server ends a session if
+# it cannot convert the text to the session's encoding.
 _OCCUPY = f"""SELECT pg_try_advisory_lock({CLASS}, ('x' || %(channel)s)::bit(32)::int),
     set_config('client_encoding', 'SQL_ASCII', false)"""
 
-# What nobody has set, in the URL, for the role, the database or the server. An idle row lock is
-# not a forgotten transaction, so of those limits none holds for it; and what the statements mean is
-# nobody else's to set. But who makes transactions read-only by default may have put another server
-# in this one's place.
+# It sets a parameter that has its default: a value from the URL, the role, the database or the
+# server stays. The timeouts of idle sessions and transactions are set in any case, because an idle
+# row lock is not a forgotten transaction; so are the isolation level and the encoding, on which the
+# statements rely. `default_transaction_read_only` stays: it may mark a server that is no longer the
+# primary.
 _SETTINGS = """SELECT set_config(wanted.name, wanted.setting, false)
     FROM unnest(%(names)s::text[], %(settings)s::text[]) AS wanted (name, setting)
     JOIN pg_settings AS s ON s.name = wanted.name
@@ -230,10 +232,10 @@ _SETTINGS = """SELECT set_config(wanted.name, wanted.setting, false)
 
 
 def _settings(timeouts: Timeouts) -> dict[str, list[str]]:
-    """Return what dblock's own sessions ask of the server, so that it gives up before we do.
+    """Return the settings of dblock's own sessions, with which the server gives up before we do.
 
-    The server's keepalives and its look at the socket during a wait are for clients that die: a
-    wait of theirs must not get the lock.
+    With the server's keepalives, and its checks of the socket during a wait, it notices a client
+    that died: that client's wait must not get the lock.
     """
     idle, interval = _keepalives(timeouts)
     limits = {
@@ -257,12 +259,12 @@ def _settings(timeouts: Timeouts) -> dict[str, list[str]]:
 
 
 def _note_doubt(doubts: list[str], notice: Any) -> None:
-    """Take down that a commit's wait for a standby was cut off, which is told as success."""
+    """Note that a commit's wait for a standby was cut off, which the server reports as success."""
     if notice.source_function == _REPLICATING:
         doubts.append(notice.message_primary)
 
 
 def _keepalives(timeouts: Timeouts) -> tuple[int, int]:
-    """Return the seconds of silence before the first of three probes, and those between them."""
+    """Return the seconds of silence before the first of three probes, and between the probes."""
     idle = max(1, math.floor(timeouts.socket / 2))
     return idle, max(1, math.floor((timeouts.socket - idle) / 3))

@@ -1,4 +1,4 @@
-"""What other drivers of PostgreSQL connect with, as psycopg's arguments, which are libpq's."""
+"""Other PostgreSQL drivers' connection arguments, translated to psycopg's, which are libpq's."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from ...errors import Unsupported
 from ..adapter import Carry, same
 
-# What makes Python objects of a connection, its cursors and rows; and what dblock's timeouts and
-# its own look at the server are for.
+# Arguments that are dropped: they choose the driver's Python classes, its caches or its timeouts,
+# and dblock has its own.
 _ITS_OWN = {
     "psycopg2": {"async", "async_", "connection_factory", "cursor_factory"},
     "asyncpg": {
@@ -28,7 +28,7 @@ _ITS_OWN = {
 
 
 def _psycopg2(given: Mapping[str, Any]) -> dict[str, Any]:
-    """It is libpq that connects there too, so it refuses what it does not know."""
+    """psycopg2 connects with libpq too, which refuses an argument that it does not know."""
     args = _without("psycopg2", given)
     if "database" in args:
         args["dbname"] = args.pop("database")
@@ -72,7 +72,7 @@ def _renamed(name: str) -> Callable[[str, Any], dict[str, Any]]:
 
 
 def _several(name: str, value: Any) -> dict[str, Any]:
-    """Hosts and ports: libpq has a list as one text."""
+    """Hosts and ports: libpq takes a list as one text."""
     many = isinstance(value, Iterable) and not isinstance(value, str)
     return {name: ",".join(map(str, value)) if many else value}
 

@@ -1,24 +1,24 @@
-"""What tells a server of PostgreSQL's that rows have come from another one.
+"""Triggers with which a PostgreSQL server notices rows that come from another server.
 
-A witness vouches for what this server has granted. Logical replication brings rows that another
-server has granted, and it brings no witness, as its table is UNLOGGED. So triggers on the tables
-that it writes take the witness's word away, with the very rows: the next grant begins a new epoch,
-with its pause, above all fences of both servers.
+A witness vouches for the grants of its own server. Logical replication brings rows that another
+server has granted, and no witness, whose table is UNLOGGED. So triggers on the tables that
+replication writes void the witness, in the transaction that brings the rows. The next grant begins
+a new epoch, with its pause, above all fences of both servers.
 
-They are fired in sessions of replication alone, so a grant pays nothing for them. The epoch's
-trigger is also fired where a tool copies its row in a session of another kind: its writer shows
+The server fires them in sessions of replication alone, so a grant pays nothing for them. It fires
+the epoch's trigger also when a tool copies the row in an ordinary session: the row's writer shows
 that.
 
-The epoch that comes and the one that was here become one: neither its number nor its longest TTL
-falls. A publication of the lock table alone lacks the longest TTL. So the longest TTL is never less
-than the rest of a lease that comes.
+The trigger merges the epoch that comes with the epoch that is here: neither its number nor its
+longest TTL falls. A publication of the lock table alone lacks the longest TTL. So a lease that
+comes raises the longest TTL here to its remaining time.
 """
 
 from __future__ import annotations
 
 _PLACE = "quote_ident(TG_TABLE_SCHEMA) || '.' || quote_ident(TG_ARGV[{}])"
 
-# It is run by sessions that have no search_path, or anybody's.
+# Its search_path is fixed: a session that runs it may have none, or any other.
 _FUNCTION = f"""CREATE OR REPLACE FUNCTION {{function}}() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -48,9 +48,10 @@ _EPOCH_ARRIVED = f"""{_FUNCTION.replace("{variable}", "before record := OLD")}
     RETURN NEW;
 END $$"""
 
-# Tools that disable all triggers, and enable them again, make these such of all sessions.
+# The condition repeats ENABLE REPLICA: a tool that disables all triggers and enables them again
+# enables these for all sessions.
 _REPLICATED = "current_setting('session_replication_role') = 'replica'"
-# Or its writer is another transaction: dblock's statements name their own.
+# Replicated, or the row's writer is another transaction: dblock's statements write their own.
 _COPIED = f"{_REPLICATED} OR NEW.writer IS DISTINCT FROM pg_current_xact_id()::xid::text"
 
 

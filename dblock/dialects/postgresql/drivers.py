@@ -1,4 +1,4 @@
-"""psycopg2 and asyncpg, which may have a user's transaction."""
+"""psycopg2 and asyncpg, which a user's transaction may have."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def problem_of(connection: Any, locking: bool, status: int) -> str | None:
-    """Say why nothing can be locked in a transaction, as libpq's drivers tell it.
+    """Say why nothing can be locked in a transaction of a driver that uses libpq.
 
-    ``status`` is libpq's of it.
+    ``status`` is libpq's status of the transaction.
     """
     if connection.closed:
         return CLOSED
@@ -30,12 +30,12 @@ def problem_of(connection: Any, locking: bool, status: int) -> str | None:
 
 
 def raised_in(error: BaseException) -> str | None:
-    """Return which of the server's functions raised an error, as libpq's drivers tell it."""
+    """Return the server's function that raised an error, for a driver that uses libpq."""
     return getattr(getattr(error, "diag", None), "source_function", None)
 
 
 class Psycopg2(BorrowedDriver):
-    """It waits in libpq, where nothing of Python's is asked."""
+    """psycopg2. It waits within libpq, where no Python code can give up."""
 
     drivers: ClassVar[tuple[str, ...]] = ("psycopg2",)
     package = "psycopg2"
@@ -58,7 +58,7 @@ class Psycopg2(BorrowedDriver):
         if state is not None:
             return fault_of(state, raised_in(error))
         kind = type(error).__name__
-        # Without a state it is libpq that failed, and then the connection is broken.
+        # Without a state the error is libpq's own, and the connection is broken.
         broken = kind in ("OperationalError", "DatabaseError")
         if broken or (kind == "InterfaceError" and "already closed" in str(error)):
             return Fault.DISCONNECTED
@@ -69,15 +69,15 @@ class Psycopg2(BorrowedDriver):
 
 
 class Asyncpg(BorrowedDriver):
-    """Under SQLAlchemy's adapter, which begins the transactions and translates the errors."""
+    """asyncpg under SQLAlchemy's adapter, which begins transactions and translates errors."""
 
     drivers: ClassVar[tuple[str, ...]] = ("asyncpg",)
     package = "asyncpg"
     is_async = True
-    plain_cursor = False  # SQLAlchemy lets it prepare anew what a migration has made stale
+    plain_cursor = False  # SQLAlchemy prepares a statement again that a migration has made stale
 
     def connection_of(self, lent: PoolProxiedConnection) -> Any:
-        return lent.dbapi_connection  # it knows of autocommit, asyncpg itself does not
+        return lent.dbapi_connection  # the adapter has an autocommit mode, asyncpg itself has none
 
     def written(self, query: Query[Any]) -> tuple[str, Any]:
         if not query.params or not isinstance(query.params, dict):
@@ -110,9 +110,10 @@ class Asyncpg(BorrowedDriver):
     def classify(self, error: BaseException) -> Fault | None:
         kind = type(error).__name__
         if kind == "InvalidCachedStatementError":
-            # As fault_of has it. SQLAlchemy prepares it anew for the next transaction.
+            # The same as _STALE_PLAN in fault_of. SQLAlchemy prepares the statement again for the
+            # next transaction.
             return Fault.ALTERED
-        if isinstance(error, OSError):  # SQLAlchemy gives the connection up, and lets it through
+        if isinstance(error, OSError):  # SQLAlchemy drops the connection, and raises it unchanged
             return Fault.DISCONNECTED
         state = getattr(error, "sqlstate", None)
         if state is not None:
@@ -129,8 +130,7 @@ IDLE, _IN_ERROR = 0, 3  # libpq's PQTRANS_IDLE and PQTRANS_INERROR
 
 @lru_cache(maxsize=64)
 def _numbered(sql: str) -> tuple[str, tuple[str, ...]]:
-    """Return a statement with numbers for its values, as PostgreSQL itself has it, and the names
-    of those."""
+    """Return a statement with PostgreSQL's numbered parameters, and their names in that order."""
     order: list[str] = []
 
     def number(found: re.Match[str]) -> str:

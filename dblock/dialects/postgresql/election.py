@@ -1,4 +1,4 @@
-"""What a leader tells on PostgreSQL: who observes it is called when there is something to see."""
+"""A leader's value on PostgreSQL: a write notifies the processes that observe the name."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _CALL = f"pg_notify('{OBSERVED}', %(topic)s)"
 
 
 class ElectionStatements(WitnessStatements, Elections):
-    """Who is called looks, and believes nothing that a call says."""
+    """An observer that is notified reads the row; it trusts nothing in the notification."""
 
     written = f", {_CALL}, {DURABLE}"
 
     def topic(self, name: str) -> str:
-        # Hexadecimal are the tickets, of which this is none.
+        # Tickets are hexadecimal. The colon shows that this is not a ticket.
         place = "\0".join((self.schema or "", self.prefix, name))
         return f"e:{hashlib.sha256(place.encode()).hexdigest()}"[:NUMBER]
 
@@ -33,7 +33,7 @@ class ElectionStatements(WitnessStatements, Elections):
 
     @property
     def vouched(self) -> str:
-        # A failover may have forgotten who has led since.
+        # A hold before the present epoch proves nothing: a failover may have lost a later one.
         return f" AND l.fence > ({self.epoch()})"
 
     def call_observers(self, name: str) -> Query[int]:

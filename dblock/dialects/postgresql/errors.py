@@ -27,17 +27,18 @@ _FAULTS = {
     "25P04": Fault.DISCONNECTED,  # transaction_timeout, of PostgreSQL 17
 }
 
-#: Of a statement in a transaction that has failed before.
+#: The server refuses a statement, because its transaction has failed before.
 IN_FAILED_TRANSACTION = "25P02"
 
 
-# Where the server finds that a table was altered since a statement on it was prepared. The state is
-# that of a feature it lacks; but the transaction only wants to be run again.
+# The SQLSTATE and the server's function when a table was altered since a statement on it was
+# prepared. The SQLSTATE means "feature not supported", but it is enough to run the transaction
+# again.
 _STALE_PLAN = ("0A000", "RevalidateCachedQuery")
 
 
-# libpq has no codes for why it could not connect, only what the server said, which is understood
-# here in English alone. In another language the server counts as not reached.
+# When it cannot connect, libpq has no code for the reason, only the server's message. dblock
+# understands it in English alone; a server with messages in another language counts as not reached.
 _REFUSALS = re.compile(
     r"(password|Peer|Ident|GSSAPI|certificate) authentication failed|no password supplied"
     r"|(role|database) \".*\" does not exist|is not permitted to log in|pg_hba\.conf"
@@ -50,15 +51,15 @@ _REFUSALS = re.compile(
 
 
 def refuses(said: str) -> bool:
-    """Return whether what libpq or the server said of a connection holds until somebody changes
-    the URL, the role or the server."""
+    """Return whether the failure to connect lasts until the URL, the role or the server is changed,
+    by the message of libpq or the server."""
     return _REFUSALS.search(said) is not None
 
 
 def fault_of(state: str, raised_in: str | None = None) -> Fault | None:
-    """Return what an SQLSTATE means; None for a defect that is no fault of the database's.
+    """Return the fault that an SQLSTATE means; None for a defect in the statement or the program.
 
-    ``raised_in`` is the function of the server's that raised it, if that is known.
+    ``raised_in`` is the server's function that raised it, if it is known.
     """
     if (state, raised_in) == _STALE_PLAN:
         return Fault.ALTERED
@@ -66,7 +67,7 @@ def fault_of(state: str, raised_in: str | None = None) -> Fault | None:
         return _FAULTS[state]
     if state.startswith("08"):
         return Fault.DISCONNECTED
-    # Resources, system errors, and the server's own defects; and text that the database's encoding
-    # does not have.
+    # The classes are resources, system errors and the server's own defects; 22P05 is for a
+    # character that the database's encoding lacks.
     refused = state[:2] in ("53", "58", "XX") or state == "22P05"
     return Fault.REFUSED if refused else None

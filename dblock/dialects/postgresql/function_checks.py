@@ -1,6 +1,6 @@
-"""What the functions refuse, in PL/pgSQL, before they read or write anything.
+"""The checks of the functions' arguments, in PL/pgSQL, before they read or write anything.
 
-The bounds are those of :mod:`dblock.arguments`. No error repeats a token, which is a secret.
+:mod:`dblock.arguments` has the bounds. No error repeats a token, which is a secret.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...arguments import NAME_MAX, TTL_MAX, TTL_MIN
 from ...protocol.tokens import LENGTH
 
-#: The SQLSTATE of a stale fence. Its class is one that the SQL standard leaves to others.
+#: The SQLSTATE of a stale fence. The SQL standard leaves its class to implementations.
 STALE_FENCE = "LK001"
 
 NAME = f"""
@@ -46,7 +46,7 @@ FENCE = """
         RAISE invalid_parameter_value USING MESSAGE = format('a fence is at least 1, not %s', $2);
     END IF;"""
 
-# Under a stricter level a statement sees the rows of its transaction's beginning.
+# Under a stricter level a statement sees the rows as they were when its transaction began.
 ISOLATION = """
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE invalid_transaction_state USING MESSAGE = format(

@@ -1,14 +1,15 @@
 """The lease as functions of the database, for programs in any language.
 
-Each is made of the statements that dblock itself sends, so its callers and dblock's keep each other
-out. Where the protocol has more than one statement, to consult the witness or to find out what
-became of a lost reply, there is PL/pgSQL here.
+Each function is made of the statements that dblock itself sends, so its callers and dblock's
+exclude each other. If the protocol needs several statements, to consult the witness or to settle a
+lost reply, the function has PL/pgSQL for that.
 
-A function is a transaction of its own, or a part of the caller's. So no setting may outlast it but
-what makes a grant durable: its release is not lazy, or the caller's commit would be. And it writes
-the witness in one transaction with the grant, where dblock takes three. That is as safe while the
-lock table is logged: a standby that has a grant has all that was written before. Where the table is
-not logged, and commits wait for standbys, it refuses to record a longer TTL.
+A function is a transaction of its own, or a part of the caller's. So it leaves no setting behind
+but the setting that makes a grant durable. Its release is not lazy, because the caller's commit
+would then be lazy too. And it writes the witness in one transaction with the grant; dblock takes
+three. That is as safe while the lock table is logged: a standby that has a grant has everything
+written before it. If the table is not logged, and commits wait for standbys, the function refuses
+to record a longer TTL.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from .row import RowStatements
 from .sql_function import AS_OWNER, SqlFunction
 from .witness import WRITER
 
-# What stands for the schema, where the server alone knows it. With its apostrophe it is another
-# text in a literal, in which the schema has to be quoted twice.
+# The placeholder of the schema, if only the server knows it. Its apostrophe makes it a different
+# text within a literal, and there the schema has to be quoted twice.
 _SOMEWHERE = "here'"
 
 _GATE_TABLE = "The largest fence of each name that has passed dblock_gate."
 
-#: The functions that are for callers.
+#: The functions for callers. The others are internal.
 NAMES = ("acquire", "renew", "release", "show", "gate")
 
 
 class FunctionStatements(WaiterStatements, LeaseStatements, RowStatements):
-    """The statements that make the functions, find and drop them. They can be run again."""
+    """The statements that create, find and drop the functions. Each may be run again."""
 
     def create_functions(self) -> tuple[str, ...]:
         there, mark = self._there(), self._mark
@@ -76,7 +77,7 @@ END $drop$"""
 
     @property
     def _mark(self) -> str:
-        """What the comments of these very functions end with, wherever they are."""
+        """The end of the functions' comments: a hash of their bodies, the same in every schema."""
         there = type(self)(_SOMEWHERE, self.prefix, self.timeouts, self.adapter)
         bodies = "".join(function.body for function in there._functions())
         return f"(dblock {blake2b(bodies.encode(), digest_size=4).hexdigest()})"
@@ -88,9 +89,9 @@ END $drop$"""
         return type(self)(self.schema or _SOMEWHERE, self.prefix, self.timeouts, self.adapter)
 
     def _placed(self, statement: str, otherwise: str) -> str:
-        """Return a statement that says where, which is in the schema of the tables.
+        """Return a statement that runs in the schema of the tables, which the server looks up.
 
-        Without tables the server does ``otherwise``.
+        If there are no tables the server runs ``otherwise``.
         """
         if self.schema:
             return statement
@@ -123,8 +124,8 @@ END $place$"""
 
     def _trust(self) -> SqlFunction:
         """:func:`~dblock.protocol.epoch.consult`, with the rights of the function that calls it."""
-        # In a savepoint the row has another writer than it says, and nobody would believe it: each
-        # caller would take that for a failover.
+        # A row that is written in a savepoint has the savepoint's `xmin`, not the transaction's
+        # that it names. No caller would believe it: each would take that for a failover.
         unbelievable = " UNION ALL ".join(
             f"SELECT FROM {table} WHERE writer = {WRITER} AND writer <> xmin::text"
             for table in (self.witness_table, self.epoch_table)
@@ -334,7 +335,7 @@ END """,
 
     @property
     def _looked(self) -> str:
-        """A name's row, for a FROM."""
+        """A name's row, for a FROM clause."""
         return (
             f"({_with(self.look('').sql, name='$1')}) AS l "
             "(lock_name, fence, token, owner, acquired_at, expires_at, remaining, readers)"
@@ -355,15 +356,15 @@ BEGIN
 END $create$"""
 
 
-# A try whose reply was lost may still be under way. The calls after it wait for its end.
+# An earlier call with this token, whose reply was lost, may still be running. Wait for its end.
 _ONE_BY_ONE = "PERFORM pg_advisory_xact_lock(hashtextextended($2, 0));"
 
 
 def _with(sql: str, **values: str) -> str:
-    """Return a statement of dblock's with other values in place of its parameters.
+    """Return one of dblock's statements with other values in place of its parameters.
 
-    What it sets for the rest of its transaction is left out: that is the caller's. It waits as
-    long as the function does.
+    The settings for the rest of its transaction are left out: that is the caller's. It waits for as
+    long as the function's lock timeout allows.
     """
     sql = sql.replace(LAZY, "NULL").replace(PATIENT, "true")
     return re.sub(r"%\((\w+)\)s", lambda found: values[found[1]], sql).replace("%%", "%")

@@ -1,4 +1,4 @@
-"""The lease on PostgreSQL: taken, renewed, released, and passed on to the first who waits."""
+"""The lease on PostgreSQL: granted, renewed, released, and passed on to the first waiter."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .witness import FIRST_FENCE, NEXT_FENCE, OPEN, known
 
 
 class LeaseStatements(QueueStatements):
-    """Expiry is written and compared with ``clock_timestamp()``, and a new one only after the row
-    is locked: ``now()`` is the transaction's start, and even ``clock_timestamp()`` is read before a
-    wait when the statement that waits also reads it.
+    """Every statement writes and compares expiries with ``clock_timestamp()``, because ``now()`` is
+    the transaction's start. It computes a new expiry only after it has locked the row: in the step
+    that waits for the row, the server may read ``clock_timestamp()`` before the wait.
     """
 
     def grant_known(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
@@ -29,16 +29,18 @@ class LeaseStatements(QueueStatements):
 
     @cached_property
     def _grant_known(self) -> str:
-        # Every node of a plan is made ready each time, whether it runs or not: that of a grant to
-        # anybody takes the server twice as long.
+        # The server initialises every node of a plan, whether the node runs or not. The larger plan
+        # of `grant` takes it twice as long.
         return self._taken(f"waiters IS NULL AND {FREE}")
 
     def _taken(self, free: str, queue: str = "", name: str = "%(name)s") -> str:
         """Return the statement that takes a ``name`` which has a row, if it is ``free``."""
         # `mine` reads before it locks, so a refused try writes nothing: no WAL, no sync.
-        # By `ctid` it need not be sought again, among as many versions as an old snapshot keeps. A
-        # version that is newer than this statement is not seen then, which another try mends.
-        # The grant is on disk before it is told, even where synchronous_commit is off.
+        # By `ctid` the UPDATE need not search for the row again, among all the dead versions that
+        # an old snapshot keeps. It misses a version that is newer than its own snapshot; the next
+        # try finds that.
+        # DURABLE: the grant is on disk before the client learns of it, even where
+        # synchronous_commit is off.
         return f"""UPDATE {self.lock_table} AS l SET fence = {NEXT_FENCE}{queue},
                     token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
                     expires_at = clock_timestamp() + pg_catalog.make_interval(secs => %(ttl)s)
@@ -57,8 +59,8 @@ class LeaseStatements(QueueStatements):
     @cached_property
     def _grant(self) -> str:
         taken = self._taken(self.is_available(self.earlier), f", waiters = {self.others()}")
-        # One statement has one snapshot: where it shows no row, it shows the floor of the row that
-        # was deleted.
+        # A statement has one snapshot. If the snapshot has no row for the name, its floor is at
+        # least the fence of the row that was deleted.
         first = FIRST_FENCE.format(floor=self.floor)
         return f"""WITH taken AS (
                 {taken}
@@ -85,8 +87,8 @@ class LeaseStatements(QueueStatements):
 
     @cached_property
     def _take(self) -> str:
-        # It waits for the row, which others who join have for a moment. Who takes over leaves those
-        # before it in the queue who are there, and can be called.
+        # It waits for the row, which other waiters lock for a moment while they join. A waiter that
+        # takes the name out of turn leaves the waiters before it queued, if they can be notified.
         return f"""WITH mine AS MATERIALIZED (
                 SELECT lock_name, coalesce({POSITION}, {LENGTH} + 1) AS position, open.epoch
                 FROM {self.open}, {self.lock_table} AS k WHERE lock_name = %(name)s AND {PATIENT}
@@ -100,11 +102,11 @@ class LeaseStatements(QueueStatements):
             RETURNING fence, {REMAINING}, {DURABLE}"""
 
     def renew(self, asked: Sequence[Renewal]) -> Query[dict[str, int | None]]:
-        # `mine.expires_at`, because l's own may be compared before `mine` has the row locked.
-        # Where an expiry is brought forward the first who waits is told, to look again in time.
-        # That of readers never is: another may have a longer TTL.
-        # The arrays are selected so that the planner does not see how long they are: for many it
-        # would read the whole table rather than go by its key.
+        # `mine.expires_at`, because the server may compare l's own before `mine` has locked the
+        # row. If a renewal brings the expiry forward, it notifies the first waiter, which then sees
+        # the new expiry in time. Readers never bring it forward: another may have a longer TTL.
+        # The arrays are in subqueries, which hide their lengths from the planner: for a long array
+        # it would read the whole table rather than use the key.
         names, tokens, ttls = zip(*asked, strict=True)
         return Query(
             f"""WITH present AS MATERIALIZED ({self.epoch(known())}
@@ -140,7 +142,8 @@ class LeaseStatements(QueueStatements):
     def attach(
         self, name: str, token: str, new_token: str, owner: str, ttl: float
     ) -> Query[int | None]:
-        # As a renewal. But a guard keeps it away: FOR UPDATE.
+        # The same as a renewal, but FOR UPDATE, which conflicts with a guard's FOR KEY SHARE: no
+        # other process attaches a hold while it guards a transaction.
         return Query(
             f"""WITH present AS MATERIALIZED ({self.epoch(known())}
             ), mine AS MATERIALIZED (
@@ -167,9 +170,9 @@ class LeaseStatements(QueueStatements):
 
     @cached_property
     def _release(self) -> str:
-        # Most often nobody waits, and then it is as small as it can be. May be lost in a crash:
-        # then the lease runs out by itself, which only delays reuse. Where somebody joins
-        # meanwhile it is judged anew, by the row that has the new queue.
+        # Usually there is no waiter, so this statement is as small as it can be. LAZY: a crash may
+        # lose it; then the lease expires by itself, which only delays the next holder. If a waiter
+        # joins meanwhile, the server checks the condition again, with the row's new version.
         return f"""UPDATE {self.lock_table} SET token = NULL, expires_at = clock_timestamp()
             WHERE lock_name = %(name)s AND token = %(token)s AND waiters IS NULL AND {PATIENT}
             RETURNING {LAZY}"""
@@ -185,9 +188,9 @@ class LeaseStatements(QueueStatements):
 
     @cached_property
     def _pass_on(self) -> str:
-        # The row is locked first and judged then, with those in the queue who have joined
-        # meanwhile. To pass a name on is to grant it: on disk before anybody is told, if the
-        # witness allows it, with the next fence, and for no longer than the first term.
+        # `newest` locks the row first, so that the next steps see waiters that joined meanwhile.
+        # Passing a name on is a grant: the witness has to allow it, it has the next fence, it is on
+        # disk before the waiter is notified, and it lasts for the first term at most.
         first, passed = Entry.of("first.entry"), Entry.of("next.entry")
         rest = "coalesce(next.number + 1, first.number)"
         return f"""WITH newest AS MATERIALIZED (

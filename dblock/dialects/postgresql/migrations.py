@@ -1,9 +1,9 @@
 """The lock of migrations on PostgreSQL: an advisory lock, which does not need a table.
 
-Any role that may connect can have it too, for its number can be computed. So where a role has it
-that could not migrate anything, it is passed by. Those who pass by have each a lock of their own
-beside it, all of one class, under which they see each other; each takes its own before it looks.
-Who has the lock itself looks for those beside it, and gives way if there is one.
+Any role that may connect can take it too, because anyone can compute its number. So a migrator
+passes by a holder whose role could not migrate anything. A migrator that passes by takes a lock of
+its own beside it, in a class that all such locks share; it takes its own lock before it looks for
+others. A migrator that got the lock itself looks for locks beside it too, and gives way to one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import secrets
 
 from ..dialect import Bound, Dialect
 
-# It can create something here that lasts, or owns or can change something that does; or a role that
-# it can become.
+# Whether a session's role could migrate: the role, or one that it can become, may create a schema
+# or a permanent object here, or owns a table or may change its rows.
 _COULD = """EXISTS (
         SELECT FROM pg_roles AS r WHERE pg_has_role(a.usesysid, r.oid, 'MEMBER') AND (
             has_database_privilege(r.oid, current_database(), 'CREATE')
@@ -28,13 +28,13 @@ _COULD = """EXISTS (
 
 _HALF = 1 << 32
 
-# For one transaction, which may have to be idle for as long as a migration takes.
+# For one transaction, which is idle for as long as a migration takes.
 _ENDLESS = """SELECT pg_catalog.count(set_config(name, '0', true)) FROM pg_settings
     WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')"""
 
 
 class MigrationStatements(Dialect):
-    """What a migration says before it begins, and the lock that it has meanwhile."""
+    """The statements before a migration, and the lock that it holds meanwhile."""
 
     def migration_settings(self) -> tuple[str, ...]:
         return (
@@ -43,7 +43,7 @@ class MigrationStatements(Dialect):
         )
 
     def migration_place(self) -> tuple[str, ...]:
-        # SHOW, because a SELECT would take a snapshot, in a transaction before the lock.
+        # SHOW, because a SELECT would take the transaction's snapshot before it has the lock.
         return ("SHOW search_path", "SHOW role", "SHOW session_authorization")
 
     def look_at_place(
@@ -59,9 +59,10 @@ class MigrationStatements(Dialect):
         return before, (("ROLLBACK", {}),)
 
     def migration_mutex(self, name: str) -> tuple[str, ...]:
-        # A transaction keeps its backend behind a pooler too. It must have no snapshot while it
-        # is idle, or CREATE INDEX CONCURRENTLY would wait for it: so no REPEATABLE READ, and
-        # neither parameters nor a prepared statement, whose portal would stay open.
+        # A transaction, because that keeps its backend behind a pooler too. It must have no
+        # snapshot while it is idle, or CREATE INDEX CONCURRENTLY would wait for it. So it is not in
+        # REPEATABLE READ, and sends neither parameters nor prepared statements, whose portals would
+        # stay open.
         return (
             "BEGIN ISOLATION LEVEL READ COMMITTED",
             _ENDLESS,
@@ -73,14 +74,15 @@ class MigrationStatements(Dialect):
 
 
 class MigrationMutex:
-    """The one of one name."""
+    """The lock of migrations with one name."""
 
     def __init__(self, name: str) -> None:
         key = hashlib.blake2b(f"dblock/{name}".encode(), digest_size=8).digest()
         self._number = int.from_bytes(key, "big", signed=True)
         self._kind = int.from_bytes(key[:4], "big", signed=True)
-        # The server's sessions and their roles can be seen by everybody. One that began since the
-        # transaction first looked is not told of, and may be anybody's.
+        # Every role may see the server's sessions and their roles. pg_stat_activity is read once in
+        # a transaction. A session that began since then is not in it, so its role is unknown, and
+        # it counts.
         self._others = f"""FROM pg_locks AS l LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
             WHERE l.locktype = 'advisory' AND l.granted AND l.pid <> pg_backend_pid()
                 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -91,7 +93,7 @@ class MigrationMutex:
     def take(self, beside: int) -> str:
         """Return the statement of one try; ``beside`` is a random number of 31 bits.
 
-        To be run in a transaction of its own, which then has the lock.
+        The caller runs it in a transaction of its own, which then has the lock.
         """
         alone = f"NOT EXISTS (SELECT {self._others})"
         return f"""SELECT CASE WHEN pg_try_advisory_xact_lock({self._number}) THEN {alone}
@@ -99,5 +101,5 @@ class MigrationMutex:
             ELSE false END"""
 
     def holder(self) -> str:
-        """Return the statement that tells the session that has it, and its role."""
+        """Return the statement that reads the holder's session and its role."""
         return f"SELECT l.pid, a.usename {self._others} LIMIT 1"

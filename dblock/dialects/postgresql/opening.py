@@ -1,6 +1,6 @@
 """The first statement of a user's transaction, sent with its BEGIN: one round trip for the two.
 
-psycopg awaits the answer to the BEGIN first. Whatever follows in the transaction goes its way.
+psycopg itself awaits the answer to the BEGIN first. It sends the transaction's later statements.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from ...system.platform import poller
 from . import read_deadline
 from .sender import ACTIVE, IDLE, STALE, Sender, auto, numbered
 
-# For who waits for an answer as long as it takes: more seconds than a poll can count are refused.
+# Seconds, for a connection without a read deadline. poll() refuses a number that is much larger.
 _ENDLESS = 1_000_000.0
 _TEXT = 0  # as psycopg's cursors ask for it
-_PIPELINES = 140000  # the libpq that has them
+_PIPELINES = 140000  # the first version of libpq that has a pipeline mode
 
 
 class Opener(Sender):
-    """Begins the transactions of one connection of the user's."""
+    """Begins the transactions of one of the user's connections."""
 
     @property
     def kinds(self) -> list[int]:
-        """The types of the last answer's columns."""
+        """The type OIDs of the last answer's columns."""
         result = self._result
         return [result.ftype(column) for column in range(result.nfields)]
 
     def open(self, query: Query[Any]) -> tuple[Any, int] | None:
-        """Begin with a statement; return its rows, and how many it was about.
+        """Begin a transaction with a statement; return its rows, and how many rows it matched.
 
-        None where it has to go the driver's way: the transaction has begun, or is not to be as the
-        server's are by default. Raises psycopg's errors.
+        None, and nothing is sent, if the driver has to send it: the transaction has begun, or is to
+        have other characteristics than the server's default. Raises psycopg's errors.
         """
         connection, pgconn, params = self._connection, self._pgconn, query.params
         if (
@@ -47,8 +47,8 @@ class Opener(Sender):
         ):
             return None
         sql, names = numbered(query.sql)
-        # As a cursor of psycopg's has it: the session's encoding, or the connection's adapters, may
-        # have changed since the last one.
+        # A new one each time, as in psycopg's cursors: the session's encoding or the connection's
+        # adapters may have changed since the last statement.
         adapt = self._adapt = type(self._adapt)(connection)
         values = adapt.dump_sequence([params[name] for name in names], auto(len(names)))
         types, formats = adapt.types or (), adapt.formats or []
@@ -70,7 +70,7 @@ class Opener(Sender):
                 synced = True
                 return self._answer(within, True, piped=True)
             except KeyboardInterrupt:
-                if synced:  # else no answer would come
+                if synced:  # without the sync the server sends no answer to wait for
                     self.cancel(within, piped=True)
                 raise
             except Exception as error:
@@ -83,8 +83,8 @@ class Opener(Sender):
         return None
 
     def _prepare_here(self, statement: Any, within: float) -> bytes | None:
-        """Prepare a statement that is worth it; or close the connection if that was interrupted,
-        and its answer is still to come."""
+        """Prepare a statement that is sent often. Close the connection if the caller was
+        interrupted before the answer came: the driver would take it for its own."""
         try:
             return self._prepare(statement, within, True)
         except BaseException:
@@ -93,15 +93,15 @@ class Opener(Sender):
             raise
 
     def _leave_pipeline(self) -> None:
-        """Let the connection be the driver's again; or close it where answers are still to come,
-        which the driver would take for those to its own statements."""
+        """Return the connection to the driver's use. Close it if answers are still to come, which
+        the driver would take for answers to its own statements."""
         try:
             self._pgconn.exit_pipeline_mode()
         except Exception:
             self._pgconn.finish()
 
     def _hand_on_notifies(self) -> None:
-        """Give what was notified meanwhile to the driver, which looks for it on the socket."""
+        """Give the driver the notifications that came meanwhile: it looks on the socket alone."""
         pgconn = self._pgconn
         try:
             while (notify := pgconn.notifies()) is not None:
@@ -111,7 +111,7 @@ class Opener(Sender):
             return
 
     def _start_over(self, name: bytes, within: float) -> None:
-        """Undo a transaction in which a prepared statement was gone or stale, and forget that."""
+        """Undo a transaction whose prepared statement was gone or stale, and forget the name."""
         self._prepared.clear()
         self._pgconn.send_query_params(b"ROLLBACK", None)
         self._answer(within, False)
@@ -121,9 +121,9 @@ class Opener(Sender):
 
 
 def opener(connection: Any) -> Opener | None:
-    """Return what begins a connection's transactions; None where only the driver does.
+    """Return the :class:`Opener` of a connection; None if only the driver may begin transactions.
 
-    Who has given it cursors of his own wants to see every statement.
+    An application that gave the connection its own cursor class expects to see every statement.
     """
     from psycopg import Cursor, pq
 

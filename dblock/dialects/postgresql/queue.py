@@ -1,14 +1,16 @@
-"""Who waits on PostgreSQL: a queue in the name's row, out of which a release passes the name on.
+"""The waiters' queue on PostgreSQL: an array in the name's row. A release passes the name on to it.
 
-An entry of the queue says all that a release needs to make the name its waiter's::
+An entry of the queue has everything that a release needs to grant the name to its waiter::
 
     characters  1-8      -12     -24     -56    -60               -
                 channel  number  secret  token  first term in ms  owner
                 └─────── ticket ──────┘
 
-Who is only called, to look, is told the number. The secret is in the one message that passes a name
-on: so nobody else can tell a waiter that a name is its own. An entry with a ticket alone is by code
-of an earlier version, or of a waiter behind a pooler, and is called to take the name by itself.
+A notification that only says "read the row" has the channel and the number in it. The secret is
+sent in the one message that passes a name on, so no other session can make a waiter believe that it
+holds the name. An earlier version of this code wrote entries of a ticket alone: a release notifies
+such a waiter, which then takes the name with a statement of its own. A waiter behind a pooler has
+a ticket that nobody can notify (:data:`.UNCALLED`), and polls.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ from ..tickets import NUMBER, TICKET, UNCALLED
 from .fragments import LAZY, PATIENT, TURN
 from .witness import WitnessStatements
 
-# A ticket begins with the channel on which it is called, which is also a number: the session that
-# listens has an advisory lock on that, so that it can be told whether it is still there.
+# A ticket begins with the channel that its waiter listens on, CHANNEL hexadecimal digits. The
+# listening session has an advisory lock on the same number, which shows that it is still alive.
 CHANNEL = 8
 PREFIX = "dblock_"
 CLASS = int.from_bytes(b"dblk", "big")
@@ -42,7 +44,7 @@ class Entry(NamedTuple):
 
     @classmethod
     def of(cls, entry: str) -> Entry:
-        """Return them as SQL, of an entry that is SQL too."""
+        """Return the parts as SQL; ``entry`` is a SQL expression too."""
         return cls(
             token=f"pg_catalog.substr({entry}, {TICKET + 1}, 32)",
             term=f"(pg_catalog.substr({entry}, {TICKET + 33}, 4)::float8 / 1000::float8)",
@@ -52,51 +54,53 @@ class Entry(NamedTuple):
 
 _TOKEN = Entry.of("entry").token
 
-# Who can be called is there as long as its session is: a lock that is got instead ends with the
-# statement, and others who look may have it too. Behind a pooler nobody can be, or be told dead.
+# Whether a waiter can be notified: its session is alive, and has an exclusive advisory lock. If
+# this statement gets the lock instead, the session is gone. It asks for a shared lock, which
+# several statements can have at once, and which ends with its transaction. A waiter behind a pooler
+# cannot be notified, and nothing shows whether it is alive.
 CALLED = f"""(entry NOT LIKE '{UNCALLED}%%' AND NOT pg_try_advisory_xact_lock_shared(
     {CLASS}, ('x' || pg_catalog.left(entry, {CHANNEL}))::bit(32)::int))"""
 THERE = f"(entry LIKE '{UNCALLED}%%' OR {CALLED})"
 
 QUEUE = "pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number)"
-# Some of it, as an array; NULL if that is nobody.
+# A selection of the queue as an array; NULL if it is empty.
 IN_ORDER = "pg_catalog.array_agg(entry ORDER BY number)"
-# It, without those at its head who are not there any more, seldom any.
+# The queue without the dead waiters at its head. Usually there are none.
 _ALIVE = f"waiters[(SELECT number FROM {QUEUE} WHERE {THERE} LIMIT 1):]"
-# Where this waiter stands; how many stand in the queue.
+# This waiter's position in the queue; the queue's length.
 POSITION = f"(SELECT number FROM {QUEUE} WHERE {_TOKEN} = %(token)s LIMIT 1)"
 LENGTH = "coalesce(pg_catalog.cardinality(waiters), 0)"
 # The queue without this waiter.
 WITHOUT_ME = f"""(SELECT {IN_ORDER} FROM {QUEUE} WHERE {_TOKEN} <> %(token)s)"""
-# How many stand before one who has just joined.
+# How many waiters are before a waiter that has just joined.
 _STANDS = "pg_catalog.array_position(waiters, %(entry)s) - 1"
-# Whether one who stands in the queue is a reader; and whether who asks is one too, so that the
-# other is not in its way.
+# Whether a waiter in the queue is a reader; and whether the requester is a reader too, because
+# readers do not block each other.
 _READER = shared(_TOKEN)
 _WITH_ME = f"{shared('%(token)s')} AND {_READER}"
 
-# Who leaves is in a hurry no more, and has to be gone.
+# Seconds. Leaving must succeed, so it waits ten times as long for the row.
 _LEAVING = 10 * TURN
 _STEADY = f"set_config('lock_timeout', '{_LEAVING * 1000:.0f}', true) IS NOT NULL"
 
 
 def channel(entry: str = "entry") -> str:
-    """Return the channel on which the waiter of an entry listens."""
+    """Return, as SQL, the channel that the waiter of an entry listens on."""
     return f"'{PREFIX}' || pg_catalog.left({entry}, {CHANNEL})"
 
 
-# Tells one who stands in the queue to look.
+# Notifies a waiter in the queue, which then reads the row.
 _TOLD = f"pg_notify({channel()}, pg_catalog.left(entry, {NUMBER}))"
 
 
 def call(waiters: str = "waiters") -> str:
-    """Tell the first of a queue who can be called that the name is free, or will be."""
+    """Notify the first waiter of a queue that can be notified: the name is free, or will be."""
     return f"""CASE WHEN {waiters} IS NOT NULL THEN (
     SELECT {_TOLD}
     FROM pg_catalog.unnest({waiters}) AS entry WHERE {CALLED} LIMIT 1) END"""
 
 
-#: Tell the readers of a queue that others have the name, all those before the first writer.
+#: Notify the readers before the first living writer of the queue: other readers have the name.
 CALL_READERS = f"""(SELECT
         pg_catalog.count({_TOLD})
     FROM pg_catalog.unnest(waiters[:coalesce((
@@ -105,7 +109,8 @@ CALL_READERS = f"""(SELECT
 
 
 class QueueStatements(WitnessStatements):
-    """Who joins waits for a release that is under way: that sees the waiter, or is seen by it."""
+    """A waiter that joins waits for the row while a release has it locked. So either the release
+    sees the waiter in the queue, or the waiter sees that the name is free."""
 
     can_notify = True
 
@@ -124,7 +129,7 @@ class QueueStatements(WitnessStatements):
 
     @cached_property
     def _join(self) -> str:
-        # Whoever it is for may have the name already, by a try whose reply was lost.
+        # The requester may hold the name already, from an earlier try whose reply was lost.
         stands = f"CASE WHEN {shared('%(token)s')} THEN {self.ahead} ELSE {_STANDS} END"
         return f"""UPDATE {self.lock_table} SET waiters = CASE
                 WHEN waiters IS NULL THEN ARRAY[%(entry)s]
@@ -148,7 +153,7 @@ class QueueStatements(WitnessStatements):
             durable=False,
         )
 
-    # --- the place in the queue --------------------------------------------------------------
+    # --- the position in the queue -----------------------------------------------------------
 
     @property
     def seconds(self) -> str:
@@ -157,21 +162,23 @@ class QueueStatements(WitnessStatements):
 
     @property
     def ahead(self) -> str:
-        # Of those who are still there: who died while it waited is not waited for. Nor do readers
-        # wait for each other.
+        # Living waiters only: no waiter waits for a dead one. Readers do not wait for each other.
         before = f"waiters[:coalesce({POSITION} - 1, {LENGTH})]"
         return f"""(SELECT count(*) FROM pg_catalog.unnest({before}) AS entry
             WHERE NOT ({_WITH_ME}) AND {THERE})"""
 
     @property
     def earlier(self) -> str:
-        """How many come before one who only comes now, without a ticket."""
+        """How many waiters come before a requester that has no ticket."""
         there = f"(SELECT count(*) FROM pg_catalog.unnest(waiters) AS entry WHERE {THERE})"
         return f"CASE WHEN waiters IS NULL THEN 0 ELSE {there} END"
 
     def others(self, unless: str = "") -> str:
-        """The queue when one has taken the name who comes after others in it, or has not joined:
-        those stay who can be called."""
+        """The queue that remains when the name goes to a waiter behind others, or to a requester
+        that has not joined: the waiters that can be notified.
+
+        ``unless`` is the condition's beginning, its last operator included.
+        """
         return f"""CASE WHEN waiters IS NOT NULL THEN (
                         SELECT {IN_ORDER} FROM {QUEUE} WHERE {unless} {CALLED}
                     ) END"""

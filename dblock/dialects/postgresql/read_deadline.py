@@ -1,9 +1,9 @@
 """A read deadline for psycopg's connections, which have none of their own.
 
-Those of dblock's own have it where they wait, in :mod:`.sender`, once they are made; the user's,
-and whatever SQLAlchemy asks of a new one, have it here.
+On a connection of dblock's own that is ready, :mod:`.sender` has the deadline. This module has it
+for the user's connections, and for SQLAlchemy's statements on a new connection.
 
-Keepalives notice a host that is gone, and ``tcp_user_timeout`` a request that nobody acknowledges.
+Keepalives notice a host that is gone, and ``tcp_user_timeout`` a request that is not acknowledged.
 Neither notices a peer that acknowledges and never answers: a proxy, a stopped server.
 """
 
@@ -17,18 +17,18 @@ from ...system import clock
 
 
 def bound(connection: Any, seconds: float | None) -> None:
-    """Let no wait for this connection's server take longer; None takes the bound off.
+    """Limit each wait for this connection's server to ``seconds``; None removes the limit.
 
-    What takes longer raises :class:`psycopg.OperationalError`, and the connection is closed. The
-    bound can be changed during a wait. The same goes for an AsyncConnection.
+    A wait that takes longer raises :class:`psycopg.OperationalError`, and the connection is closed.
+    The limit can be changed during a wait. An AsyncConnection has the same limit.
     """
     there = vars(connection).get("wait")
     bounded = isinstance(there, _BoundWait)
     if seconds is not None:
         connection.read_within = seconds
         if not bounded:
-            # In the way of its class's, for as long. Another class for it costs ten times as much,
-            # because Python has learnt its way around the first one.
+            # An instance attribute, which shadows the class's method. Assigning another `__class__`
+            # costs ten times as much, because CPython's inline caches are for the first class.
             connection.wait = _BoundWait(connection, there)
     elif bounded and there.before is None:
         del connection.wait
@@ -37,7 +37,7 @@ def bound(connection: Any, seconds: float | None) -> None:
 
 
 class Bound:
-    """A bound for the length of a block."""
+    """A read deadline for a ``with`` block."""
 
     def __init__(self, connection: Any, seconds: float) -> None:
         self._connection = connection
@@ -51,15 +51,15 @@ class Bound:
 
 
 def within(connection: Any) -> float | None:
-    """Return the bound on a connection's waits, None for none."""
+    """Return the limit of a connection's waits in seconds, None for none."""
     bounded = isinstance(vars(connection).get("wait"), _BoundWait)
     return connection.read_within if bounded else None
 
 
 class _BoundWait:
-    """What a connection waits with while it is bound, by what it waits with otherwise.
+    """The ``wait`` of a connection that has a read deadline. It calls the connection's other one.
 
-    That is what somebody has put ``before`` it, or else its class's.
+    That is ``before``, if the application has set one on the connection, or else its class's.
     """
 
     def __init__(self, connection: Any, before: Callable[..., Any] | None) -> None:
@@ -73,9 +73,10 @@ class _BoundWait:
 
 
 def _until(start: float, connection: Any, waiting: Generator[Any, Any, Any]) -> Any:
-    """Pass on a psycopg generator, which yields what to wait for and is sent what came.
+    """Wrap a psycopg generator. It yields the event to wait for; psycopg sends it the event that
+    came.
 
-    It is sent 0 several times a second while nothing comes.
+    While none comes psycopg sends it 0, several times a second.
     """
     try:
         wanted = next(waiting)
@@ -89,7 +90,7 @@ def _until(start: float, connection: Any, waiting: Generator[Any, Any, Any]) -> 
 
 
 def give_up(connection: Any, seconds: float) -> Exception:
-    """Close a connection whose server has not answered for so long; return what to raise."""
+    """Close a connection whose server has not answered for ``seconds``; return the error."""
     from psycopg import OperationalError
 
     connection.pgconn.finish()

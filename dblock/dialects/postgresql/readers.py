@@ -12,8 +12,8 @@ from .queue import CALL_READERS, WITHOUT_ME, QueueStatements, call
 
 
 class ReaderStatements(QueueStatements, ReaderLists):
-    """To join is to be granted the name: where nothing is granted nobody joins, and it is on disk
-    before it is told. It takes nothing from anybody, so it passes a guard, as a renewal does."""
+    """Joining is a grant: no reader joins during a pause, and it is on disk before the reader
+    learns of it. It takes the name from no holder, so a guard does not block it, nor a renewal."""
 
     def join_readers(
         self, name: str, group: str, token: str, ttl: float, *, ticket: str, past: bool
@@ -27,7 +27,7 @@ class ReaderStatements(QueueStatements, ReaderLists):
 
     @cached_property
     def _join_readers(self) -> str:
-        # The row is locked first, and its expiry judged then.
+        # `mine` locks the row first; the UPDATE compares the expiry after that.
         later = "clock_timestamp() + pg_catalog.make_interval(secs => %(ttl)s)"
         return f"""WITH mine AS MATERIALIZED (
                 SELECT k.lock_name, k.expires_at AS expiry
@@ -53,8 +53,8 @@ class ReaderStatements(QueueStatements, ReaderLists):
 
     @cached_property
     def _leave_readers(self) -> str:
-        # May be lost in a crash, as a release may. Where somebody joins meanwhile it is judged
-        # anew, by the row that has the new list.
+        # LAZY: a crash may lose it, as with a release. If a reader joins meanwhile, the server
+        # evaluates the statement again, with the new list.
         return f"""UPDATE {self.lock_table} SET readers = {self.without_me},
                 token = CASE WHEN {self.last} THEN NULL ELSE token END,
                 expires_at = CASE WHEN {self.last} THEN clock_timestamp() ELSE expires_at END

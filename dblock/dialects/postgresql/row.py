@@ -1,4 +1,4 @@
-"""The row lock and the guard on PostgreSQL, in whose transaction ever they are."""
+"""The row lock and the guard on PostgreSQL, in the user's transaction or in dblock's own."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from ..values import text, utc
 from .fragments import FREE, IS_LIMITED, LAZY, LIMITED, UNLIMITED, milliseconds
 from .witness import OPEN, WitnessStatements
 
-# Whether a statement sees the newest rows. Asked there: without an encoding text comes as bytes.
+# Whether a statement sees the newest rows. The server compares the text: in a session without an
+# encoding the driver returns text as bytes.
 _NEWEST = "current_setting('transaction_isolation') = 'read committed'"
 
-# A row says which transaction has locked it last, in 32 bits: here with the epoch that it is of.
-# (Or which group of them; such a number may be any, so one of the future is left out.)
-# What is open has a lock on its number, but for a savepoint that was released: of these only that
-# they are open is told, and who has locked anything in the table. All that may be read by every
-# role, and who it is; what it does and since when by its own role and by pg_read_all_stats.
+# A row's `xmax` is the 32-bit number of the transaction that locked it last. _LOCKER adds the upper
+# bits. (`xmax` can also be the number of a group of transactions, from a counter of its own, so a
+# number that lies in the future is left out.)
+# An open transaction has a lock on its number, which shows its session. A savepoint that was
+# released has none: for its rows the server shows only that the transaction is open, and which
+# sessions have locked any row of the table. Every role may read all this, and the session's role;
+# only the session's own role and pg_read_all_stats may read its statement and its start.
 _NOW = "pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
 _HALF = 2**31
 _LOCKER = (
@@ -39,8 +42,8 @@ class RowStatements(WitnessStatements):
     skips_locked = True
 
     def create(self, name: str, *, borrowed: bool = False) -> Query[int]:
-        # That there is no row has to be seen by the snapshot by which the floor is seen: after it,
-        # and before the INSERT, a row may be deleted that has a larger fence.
+        # NOT EXISTS and the floor have to be read in one snapshot: a row with a larger fence may be
+        # deleted after the floor was read and before the INSERT.
         return Query(
             f"""INSERT INTO {self.lock_table} (lock_name, fence) SELECT %(name)s, {self.floor}
             WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
@@ -55,8 +58,8 @@ class RowStatements(WitnessStatements):
             f"WHERE lock_name = %(name)s AND {FREE} AND EXISTS (TABLE open)"
         )
         if not borrowed:
-            # In a transaction of dblock's own settings may stay to its end. It changes nothing, so
-            # nothing is lost when a crash forgets its commit, and that need not wait for a sync.
+            # In dblock's own transaction the settings may last to its end. The transaction changes
+            # no data, so its commit need not wait for the disk.
             return Query(
                 f"""WITH open AS MATERIALIZED ({self.epoch(OPEN)}), locked AS MATERIALIZED ({free}
                     AND set_config('lock_timeout', %(patience)s, true) IS NOT NULL
@@ -70,7 +73,7 @@ class RowStatements(WitnessStatements):
                 durable=False,
                 read=_row_lock,
             )
-        if patience == 0:  # no setting to be changed and restored
+        if patience == 0:  # SKIP LOCKED needs no lock_timeout, so there is no setting to restore
             return Query(
                 f"""SELECT true, fence, true FROM {self.lock_table}
                 WHERE lock_name = %(name)s AND {FREE}
@@ -108,7 +111,7 @@ class RowStatements(WitnessStatements):
         )
 
     def gate(self, table: str, name: str, fence: int) -> Query[int]:
-        # A larger fence is written too, unchanged: a row that is left alone is not returned.
+        # A larger fence is written again, unchanged: RETURNING has only rows that were written.
         return Query(
             f"""INSERT INTO {table} AS seen (name, fence) VALUES (%(name)s, %(fence)s)
             ON CONFLICT (name) DO UPDATE SET fence = greatest(seen.fence, excluded.fence)
@@ -173,8 +176,9 @@ class RowStatements(WitnessStatements):
             f"{column} = excluded.{column}"
             for column in ("token", "fingerprint", "result", "made_at", "expires_at")
         )
-        # Read first, so that a repetition locks and writes nothing. A record that is there and not
-        # seen is newer than the statement, which says nothing then: the next one sees it.
+        # It reads first, so that a repeated call locks and writes nothing. A record that is newer
+        # than the statement's snapshot is neither read nor written: the reply is empty, and the
+        # next statement sees the record.
         return Query(
             f"""WITH {LIMITED}, here AS MATERIALIZED (SELECT WHERE {self.here}
             ), seen AS MATERIALIZED (

@@ -1,16 +1,16 @@
-"""Statements on a connection of dblock's own, through psycopg's way into libpq, :mod:`psycopg.pq`.
+"""Statements on dblock's own connections, sent with :mod:`psycopg.pq`, psycopg's binding of libpq.
 
 ::
 
-    send ── prepared by now ──> by its name ──┬── await the answer, so long ── rows
-      └── not, or no more ────> as it is ─────┘
+    send ── prepared ────> by its name ──┬── await the answer until the deadline ── rows
+      └── not prepared ──> as text ──────┘
 
-psycopg's cursor does the same for any statement of anybody, which takes as long again as the server
-does. dblock has a few statements, sent over and over.
+psycopg's cursor serves every kind of statement, and takes as long for that as the server takes for
+the statement. dblock has a few statements, and sends them over and over.
 
-A prepared statement's name says what it is. So it is the same whoever has prepared it, behind a
-pooler too. One that is gone, after a ``DISCARD ALL``, or stale, after a migration, is prepared
-anew.
+The name of a prepared statement is a hash of its text and its types. So all clients behind a pooler
+give it the same name. If the server no longer has the statement, after a ``DISCARD ALL``, or if it
+is stale, after a migration, it is prepared again.
 """
 
 from __future__ import annotations
@@ -27,29 +27,31 @@ from ...system import clock
 from ..adapter import Answer
 from . import read_deadline
 
-# So many statements of a connection are prepared, as of psycopg's own.
+# Prepared statements on a connection, at most. psycopg's own limit is the same.
 MOST = 100
-# Seconds for the server to hear that nobody wants an answer any more, and for its last word.
+# Seconds for the server to receive a cancellation, and as many for the statement's last reply.
 CANCELLING = 5.0
 
-# A prepared statement does not exist, or a table's columns have changed since; it exists already.
+# SQLSTATEs. STALE: the prepared statement does not exist, or a table's columns have changed since.
+# _THERE: it exists already.
 STALE, _THERE = ("26000", "0A000"), ("42P05",)
 _COMMAND_OK, _TUPLES_OK, _SYNCED, _BINARY = 1, 2, 10, 1  # of libpq
-IDLE, ACTIVE = 0, 1  # of its transactions
+IDLE, ACTIVE = 0, 1  # libpq's states of a transaction
 _DONE = (_COMMAND_OK, _TUPLES_OK)
 
 
 class Ready(Protocol):
-    """Waits until a connection can be read, or ``writing`` written to, so long; returns whether.
+    """Waits until a connection can be read, or if ``writing`` written to, for ``seconds`` at most;
+    returns whether it can.
 
-    ``waits`` is as with :class:`.Send`.
+    ``waits`` is as in :class:`.Send`.
     """
 
     def __call__(self, seconds: float, *, writing: bool, waits: bool) -> bool: ...
 
 
 class Sender:
-    """Sends one statement after the other, and awaits each one's answer."""
+    """Sends one statement at a time on a connection, and awaits its answer."""
 
     def __init__(self, connection: Any, ready: Ready) -> None:
         from psycopg.adapt import Transformer
@@ -57,11 +59,11 @@ class Sender:
         self._connection = connection
         self._pgconn = connection.pgconn
         self._ready = ready
-        # Results are binary: as text they would come as the session's settings have it.
+        # Results are binary: the form of a text result depends on the session's settings.
         self._adapt = Transformer(connection)
         self._sent: Counter[_Statement] = Counter()
         self._prepared: dict[_Statement, bytes] = {}
-        #: The last answer as libpq has it.
+        #: libpq's result of the last statement.
         self._result: Any = None
 
     def send(self, query: Query[Any], within: float, waits: bool = False) -> Answer:
@@ -94,9 +96,10 @@ class Sender:
     # --- prepared statements -----------------------------------------------------------------
 
     def _prepare(self, statement: _Statement, within: float, waits: bool) -> bytes | None:
-        """Return the name of a statement that is worth it; None for what is sent as it is.
+        """Prepare a statement that is sent often, and return its name; None to send it as text.
 
-        How often it is sent before is the connection's ``prepare_threshold``, None for ever.
+        The connection's ``prepare_threshold`` is how often it is sent as text first; None is to
+        prepare nothing.
         """
         threshold, often = self._connection.prepare_threshold, self._sent[statement]
         if threshold is None or often < threshold or len(self._prepared) >= MOST:
@@ -113,28 +116,28 @@ class Sender:
         return name
 
     def _forget_prepared(self, within: float) -> None:
-        """Let each statement be prepared anew, as the tables are now."""
+        """Forget all prepared statements, so that each is prepared again for the changed tables."""
         self._prepared.clear()
         self._pgconn.send_query_params(b"DEALLOCATE ALL", None)
         self._answer(within, False)
 
     def _undone(self, error: Exception, states: tuple[str, ...]) -> bool:
-        """Whether nothing came of it but this error, so that the statement may be sent again."""
+        """Whether the statement did nothing but raise this error, so that it may be sent again."""
         undone: bool = self._pgconn.transaction_status == IDLE
         return undone and getattr(error, "sqlstate", None) in states
 
     # --- answers -----------------------------------------------------------------------------
 
     def _answer(self, within: float, waits: bool, piped: bool = False) -> Answer:
-        """Await the answer to what was sent; return its rows, and how many it was about. That to
-        the last statement, or to the first that failed, if several were ``piped``.
+        """Await the answer to a statement; return its rows, and how many rows it matched.
 
-        The connection is closed if that takes too long.
+        If several statements were ``piped``, that is the answer to the last, or to the first that
+        failed. The connection is closed if there is no answer ``within`` that many seconds.
         """
         pgconn = self._pgconn
         result: Any = None
         left, until = within, clock.now() + within
-        writing = bool(pgconn.flush())  # it is longer than the socket takes at once
+        writing = bool(pgconn.flush())  # the socket has not taken all of it
         ended = False
         while True:
             while writing or pgconn.is_busy():
@@ -145,7 +148,7 @@ class Sender:
                 except Exception as lost:
                     if result is None or result.status in _DONE:
                         raise
-                    # The server has said why before it closed the connection.
+                    # The server said why, and closed the connection then.
                     raise _error(result) from lost
                 writing = writing and bool(pgconn.flush())
                 left = until - clock.now()
@@ -153,7 +156,7 @@ class Sender:
             if more is None:
                 if ended or not piped:
                     break
-                ended = True  # and the next statement's answer follows, unless there is no other
+                ended = True  # of this answer; the next statement's follows, if there is one
                 continue
             ended = False
             if more.status == _SYNCED:
@@ -170,7 +173,7 @@ class Sender:
         raise _error(result)
 
     def cancel(self, within: float, piped: bool = False) -> None:
-        """Let the server do nothing any more for who was interrupted, as psycopg does."""
+        """Cancel an interrupted caller's statement on the server, as psycopg does."""
         with contextlib.suppress(Exception):
             self._connection.cancel_safe(timeout=CANCELLING)
             self._answer(min(within, CANCELLING), False, piped)
@@ -184,7 +187,7 @@ _PARAMETER = re.compile(r"%(?:%|\(([^)]+)\)s)")
 
 @lru_cache(maxsize=512)
 def numbered(sql: str) -> tuple[bytes, tuple[str, ...]]:
-    """Return a statement with libpq's parameters, and the names of those in their order."""
+    """Return a statement with libpq's numbered parameters, and their names in that order."""
     names: dict[str, int] = {}
 
     def number(found: re.Match[str]) -> str:
@@ -196,7 +199,7 @@ def numbered(sql: str) -> tuple[bytes, tuple[str, ...]]:
 
 @lru_cache(maxsize=64)
 def auto(count: int) -> tuple[Any, ...]:
-    """Return so many times that a parameter's format is psycopg's to choose."""
+    """Return ``count`` formats which let psycopg choose how to send a parameter."""
     from psycopg.adapt import PyFormat
 
     return (PyFormat.AUTO,) * count

@@ -11,7 +11,7 @@ from .witness import NEXT_FENCE
 
 
 class SlotStatements(LeaseStatements, Slots):
-    """A slot is taken as any name is: those in its queue who are there come first."""
+    """A slot is granted like any name: living waiters in its queue come first."""
 
     @property
     def anybodys(self) -> str:
@@ -21,16 +21,17 @@ class SlotStatements(LeaseStatements, Slots):
 
     @cached_property
     def _grant_known_slot(self) -> str:
-        # As with a name that is known: most of what a statement costs is what it might do, and
-        # one that looks for any slot might do a lot.
+        # As in `_grant_known`: a statement's cost is mostly the size of its plan, and the plan that
+        # searches for a free slot is large.
         free = f"waiters IS NULL AND {FREE} AND {self.admits}"
         return self._taken(free, name="%(slot)s")
 
     @cached_property
     def _grant_slot(self) -> str:
-        # Each slot is looked for by its key, and locked by the look that finds it free: what
-        # others are taking is skipped, what they have taken since is judged by its newest version.
-        # That is done once, whatever the plan: done again for another row, it would find another.
+        # The statement searches for each slot by its key, and the subquery that finds it free locks
+        # it. It skips a slot that another session is taking; if another has taken it since the
+        # snapshot, it checks the newest version. MATERIALIZED, so that the search runs once,
+        # whatever the plan: a second run would find another slot.
         slot = "%(name)s::text || '#' || (1 + (%(first)s::int + n) %% %(limit)s::int)::text"
         return f"""WITH admitted AS MATERIALIZED (
                 SELECT epoch FROM {self.open} WHERE {self.admits}

@@ -1,16 +1,17 @@
-"""One function of the database, and the statement that creates it."""
+"""A lock function in the database, and the statement that creates it."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-#: How long a function waits for a row that others write to, or for an earlier call with its token.
+#: How long a function waits for a row that another session has locked, or for the end of an earlier
+#: call with its token.
 LOCK_TIMEOUT = "5s"
 AS_OWNER = f"SECURITY DEFINER SET lock_timeout = '{LOCK_TIMEOUT}'"
 
 
 class SqlFunction(NamedTuple):
-    """A function: its quoted name, what it takes and gives, and how it is declared."""
+    """A function: its quoted name, its parameters and results, and how it is declared."""
 
     name: str
     takes: str
@@ -20,9 +21,10 @@ class SqlFunction(NamedTuple):
     options: str = AS_OWNER
 
     def create(self, mark: str) -> str:
-        """Return the statement that creates it, or replaces it. Its comment ends with ``mark``.
+        """Return the statement that creates or replaces the function. Its comment ends with
+        ``mark``.
 
-        What every role may do with a new one is taken away. Of one that is there the rights stay.
+        PUBLIC loses its rights on a new function. A function that is replaced keeps its rights.
         """
         kinds = ", ".join(part.split(" ", 1)[1] for part in self.takes.split(", "))
         name, comment = self.name.replace("'", "''"), self.comment.replace("'", "''")

@@ -3,27 +3,27 @@
 An UNLOGGED table is empty after a crash (of one backend is enough), after an immediate stop, in
 base backups and on a promoted standby, and keeps its rows when the server is restarted cleanly. So
 one row in such a table, ``{prefix}witness``, vouches that nothing was lost since it was written.
-What has to outlive that is in one row of an ordinary table, ``{prefix}epoch``.
+One row of an ordinary table, ``{prefix}epoch``, has the values that must survive a crash.
 
-A dump copies both rows, but not who wrote them: each names the transaction that did, and is
-believed only if that is its own ``xmin``.
+A dump copies both rows, but not their transactions. Each row names the transaction that wrote it,
+and dblock believes it only if that is the row's own ``xmin``.
 
-Where leases may be forgotten nothing is granted until the longest of them is over. When that is,
-``grants_from``, is in the epoch's row, since another crash must not bring it forward; the witness
-has a copy for the statements that grant. It is never later than the longest TTL from now: what a
-clock that was ahead wrote is written anew.
+If leases may be forgotten, dblock grants nothing until the longest of them must have expired. That
+moment, ``grants_from``, is in the epoch's row, since another crash must not bring it forward; the
+witness has a copy for the statements that grant. It is never later than the longest TTL from now: a
+later one, from a clock that was ahead, is replaced.
 
-How long a lease may be is in both rows. ``longest_ttl`` of the witness is the longest TTL that is
-granted; for a longer one it has to be raised first. That of the epoch is never less: no lease that
-is out lasts for longer. Both grow with what is asked for, and when ``valid_until`` is over, a day
-later, the next grant begins anew with its own TTL in the witness. A lease that is out then
+Both rows have a ``longest_ttl``. The witness's is the longest TTL that is granted; a lease with a
+longer TTL has to raise it first. The epoch's is never less: no unexpired lease lasts for longer.
+Both grow with the TTLs that callers ask for. When ``valid_until`` is over, a day later, the next
+grant resets the witness's to its own TTL. A lease that is unexpired then
 
-* was granted since the last such time: its TTL is not above what the witness said until now;
-* or before: by a transaction that ended long ago, so the lock table says how long it will last.
+* was granted since the last reset: its TTL is at most the witness's ``longest_ttl`` until now;
+* or before: by a transaction that ended long ago, so the lock table shows its expiry.
 
-The greater of these is the epoch's from then on. So a TTL that nobody asks for is forgotten a day
-or two after the last lease with it is over. There is no such time within a pause, so a pause loses
-sight of no lease that the table no longer knows.
+The epoch's is the greater of the two from then on. So dblock forgets a TTL that no caller asks for
+a day or two after the last lease with it has expired. There is no reset within a pause, so a pause
+covers the leases that the table has lost.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ...protocol.steps import Query, Reply
 from ..dialect import Dialect
 from .fragments import DURABLE
 
-# A promotion begins a new timeline. Which that will be a standby cannot tell.
+# A promotion begins a new timeline. A standby cannot know its number, so this is NULL there.
 SERVER = """SELECT system_identifier::text || '/' || CASE WHEN NOT pg_is_in_recovery()
     THEN pg_catalog.substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END
     FROM pg_control_system()"""
@@ -44,37 +44,37 @@ SERVER = """SELECT system_identifier::text || '/' || CASE WHEN NOT pg_is_in_reco
 WRITER = "pg_current_xact_id()::xid::text"
 FIRST_EPOCH = f"SELECT 1, 0, ({SERVER}), {WRITER}"
 _BELIEVED = "writer = xmin::text"
-#: Nothing has to be waited for.
+#: There is no pause, or it is over.
 OPEN = "grants_from <= clock_timestamp()"
-#: Fences of grants, above all before them: of a new name, and of one with a row ``l``.
+#: The fence of a grant, above all earlier ones: for a new name, and for a name with a row ``l``.
 FIRST_FENCE = "greatest(open.epoch, {floor}) + 1"
 NEXT_FENCE = "greatest(l.fence, mine.epoch) + 1"
 
 # An epoch is a reading of the clock rather than a count: a standby may have missed the last ones
-# and would count to the same again. All names together are not granted once in a microsecond,
-# so no fence, and no floor, grows into a later epoch, and none passes 2 ** 53 before the year 2255.
-# There is a step only where the clock was put back.
+# and would count to the same number again. All names together have less than one grant in a
+# microsecond, so no fence and no floor grows into a later epoch, and none passes 2 ** 53 before the
+# year 2255. The step of 2 ** 32 is for a clock that was put back.
 _CLOCK = "(extract(epoch FROM clock_timestamp()) * 1e6)::bigint"
 _NEXT_EPOCH = f"CASE WHEN {_CLOCK} > e.epoch THEN {_CLOCK} ELSE e.epoch + {2**32} END"
 
-# What a promoted standby that has not heard of any grant takes for the longest TTL: the default.
+# Seconds: the default TTL, for a promoted standby that has received no record of a grant.
 _UNHEARD_TTL = 30
-# No lease that is out lasts for longer, and so no pause does. Of the epoch's row.
+# From the epoch's row. No unexpired lease lasts for longer, so no pause does.
 _LONGEST = f"pg_catalog.make_interval(secs => coalesce(longest_ttl, {_UNHEARD_TTL}))"
 
-# A little more than a day, so that the TTL of a job of every night stays known.
+# A little more than a day, so that the TTL of a nightly job stays recorded.
 _VALID = "interval '25 hours'"
-# A lock table of more bytes is not read to find out how long leases will last.
+# Bytes. A larger lock table is not read to find the latest expiry.
 _READABLE = 2**26
 
 
 def known(ttl: str = "%(ttl)s") -> str:
-    """After a crash it will be known that a TTL as long as this was granted."""
+    """Whether the witness has recorded a TTL as long as this, for the pause after a crash."""
     return f"longest_ttl >= {ttl} AND valid_until > clock_timestamp()"
 
 
 class WitnessStatements(Dialect):
-    """The statements about the witness, and how others look for it."""
+    """The statements that write the witness, and the conditions on it for other statements."""
 
     has_witness: ClassVar[bool] = True
     found: ClassVar[dict[str, str]] = {
@@ -87,12 +87,12 @@ class WitnessStatements(Dialect):
     }
 
     def literal(self, said: str) -> str:
-        # What a backslash means is set by each session.
+        # In a plain literal the meaning of a backslash depends on the session's settings.
         escaped = super().literal(said).replace("%", "%%")
         return escaped if "\\" not in said else "E" + escaped.replace("\\", "\\\\")
 
     def oid(self, table: str) -> str:
-        """Return what finds a table in the catalog."""
+        """Return the SQL that finds a table in the catalog."""
         return f"{self.literal(table)}::regclass"
 
     def _name_tables(self) -> None:
@@ -101,7 +101,7 @@ class WitnessStatements(Dialect):
         self.witness_table = self._named("witness")
         #: The epoch, for the FROM of a grant; no row where nothing is granted.
         self.open = f"({self.epoch(OPEN, known())}) AS open"
-        #: A pause that is longer was begun by a clock that was ahead.
+        #: The pause is no longer than the longest TTL. A clock that was ahead wrote a longer one.
         self._sane = (
             f"grants_from <= clock_timestamp() + (SELECT {_LONGEST} FROM {self.epoch_table})"
         )
@@ -123,14 +123,14 @@ class WitnessStatements(Dialect):
         )
 
     def write_witness(self) -> Query[int]:
-        # Several may be at it. The epoch's row changes each time the witness is written, so who
-        # waited for another's change finds that it has read another version, and does nothing.
+        # Several sessions may run it at once. Each time the witness is written the epoch's row
+        # changes too. So a session that waited for another's change finds that it has read an older
+        # version of the row, and does nothing.
         #
-        # No lease is lost if this is the server, and the timeline, of the last witness, and the
-        # lock table is logged: a crash forgets nothing that a grant waited for. Or if there never
-        # was a lease. Or if the witness is there, and only its pause is wrong.
-        #
-        # Then a pause that went on before goes on.
+        # No lease is lost if the server and its timeline are still the last witness's (`same`), and
+        # one of three is true (`intact`): the lock table is logged, so a crash forgets no grant,
+        # because a grant waits for the disk; or there never was a lease; or the witness is there,
+        # and only its pause is wrong. Then there is no new epoch, and an earlier pause goes on.
         longest = f"clock_timestamp() + {_LONGEST}"
         return Query(
             f"""WITH here AS MATERIALIZED (
@@ -169,13 +169,14 @@ class WitnessStatements(Dialect):
         )
 
     def record_ttl(self, ttl: float) -> Query[int]:
-        # Both at once, so the witness does not say it before the epoch is on disk. And only what
-        # was announced: the witness is believed from now on, whatever this commit waits for.
-        # Where several begin anew at once, the rows are locked first: all but one see that it was
-        # done. The epoch's comes first, as in every statement that changes both: a statement that
-        # waits for the row and finds it changed keeps its lock until the transaction ends. Each
-        # table has one row, which the planner is told by its key: else it expects so many that it
-        # compiles the statement.
+        # One statement writes both rows, so that the witness does not have the TTL before the epoch
+        # is on disk. It records only a TTL that was announced: other sessions believe the witness
+        # from its commit on, even if the commit's wait for a standby was cut off.
+        # Several sessions may reset the witness at once: they lock the rows first, so all but one
+        # see that it is done. Every statement that changes both rows locks the epoch's first: a
+        # statement that waits for the row and finds it changed keeps its lock until the transaction
+        # ends, so another order could deadlock. Each table has one row, and `id = 1` shows that to
+        # the planner, which would otherwise expect enough rows to JIT-compile the statement.
         before = f"""CASE WHEN e.longest_ttl <= granted THEN 0
             WHEN pg_relation_size({self.oid(self.lock_table)}) > {_READABLE} THEN e.longest_ttl
             ELSE least(e.longest_ttl, coalesce((
@@ -207,7 +208,7 @@ class WitnessStatements(Dialect):
         )
 
     def distrust(self, longest: float | None) -> Query[int]:
-        # As if another server had granted what is out, and no longer lease than that.
+        # As if another server had granted all leases, with ``longest`` as their longest TTL.
         return Query(
             f"""WITH another AS (
                 UPDATE {self.epoch_table} SET server = NULL, writer = {WRITER},
@@ -232,8 +233,8 @@ class WitnessStatements(Dialect):
     def set_durability(self, durability: str) -> tuple[str, ...]:
         if durability == "volatile":
             return (f"ALTER TABLE {self.table('lock')} SET UNLOGGED",)
-        # A crash that nobody has found out yet may have emptied the table: then it must not pass
-        # for one that lost nothing.
+        # A crash that no session has noticed yet may have emptied the UNLOGGED table. Without this
+        # UPDATE the next witness would find a logged table, and conclude that no lease was lost.
         return (
             self.placed(
                 f"UPDATE {self.epoch_table} SET server = NULL WHERE NOT EXISTS ({self.epoch()}) "

@@ -34,11 +34,11 @@ _PRIMARY = {
     26: Fault.UNREACHABLE,  # SQLITE_NOTADB
 }
 
-# SQLITE_CANTOPEN, as of a file in no directory, and SQLITE_NOTADB.
+# SQLITE_CANTOPEN, for example if the directory does not exist, and SQLITE_NOTADB.
 _NO_DATABASE = (14, 26)
 
-# Seconds that a lease's statement waits for the file's writer. One commit is done by then; longer
-# waits are the protocol's, which knows the caller's deadline.
+# Seconds that a lease's statement waits for the file's writer. A commit takes less; the protocol
+# has the longer waits, because it knows the caller's deadline.
 TURN = 0.05
 
 _LEGACY = -1  # sqlite3.LEGACY_TRANSACTION_CONTROL
@@ -59,22 +59,22 @@ SAVEPOINT = (
 
 
 class Connection(sqlite3.Connection):
-    """Closes itself when it is dropped. A signal's exception may come while it is made, or before
-    anything has it, and then nobody else can."""
+    """Closes itself when it is garbage-collected. An exception from a signal handler may come
+    before any variable has the connection, and then nothing else can close it."""
 
     def __del__(self) -> None:
-        with contextlib.suppress(sqlite3.Error):  # it may be half made
+        with contextlib.suppress(sqlite3.Error):  # its __init__ may not have finished
             self.close()
 
 
 class SQLite3(Adapter):
-    """There is no server, and no network."""
+    """sqlite3. It has no server, and no network."""
 
     drivers: ClassVar[tuple[str, ...]] = ("pysqlite",)
     package = "sqlite3"
     carried: ClassVar[Mapping[str, Carry]] = dict.fromkeys(("pysqlite", "aiosqlite"), same)
     savepoint_begins = True
-    recognised = True  # a library, nobody else's
+    recognised = True  # it is a library: no other server can answer
 
     def connect_args(self) -> dict[str, Any]:
         return {"timeout": self.timeouts.query}
@@ -106,7 +106,7 @@ class SQLite3(Adapter):
     def set_autocommit(self, connection: Any) -> None:
         connection.isolation_level = None
         if _mode(connection) != _LEGACY:
-            connection.autocommit = True  # asked for otherwise, on Python 3.12 or newer
+            connection.autocommit = True  # Python 3.12 or newer, and the other mode was asked for
 
     def is_usable(self, connection: Any) -> bool:
         return True
@@ -163,8 +163,8 @@ class SQLite3(Adapter):
         if code in _EXTENDED:
             return _EXTENDED[code]
         if code == sqlite3.SQLITE_ERROR:
-            # The one code for all errors in a statement. Ours are fixed and tested, so what is
-            # wrong with one of them at run time is a table or column that is not there.
+            # SQLite has one code for all errors in a statement. dblock's statements are fixed and
+            # tested, so at run time the cause is a missing table or column.
             return Fault.SCHEMA
         return _PRIMARY.get(code & 0xFF)
 
@@ -176,8 +176,8 @@ class SQLite3(Adapter):
 
 
 class FileSender:
-    """Sends on one connection. How long a statement waits for the file's writer is set where that
-    differs from the one before."""
+    """Sends statements on one connection. It sets how long a statement waits for the file's writer
+    only when that differs from the statement before."""
 
     __slots__ = ("_connection", "_patience")
 
@@ -195,15 +195,15 @@ class FileSender:
             cursor.execute(query.sql, query.params)
             return cursor.fetchall(), cursor.rowcount
         finally:
-            cursor.close()  # or SQLite keeps a statement that failed, and with it the file
+            cursor.close()  # an open cursor would keep a failed statement, and the file, in use
             _under_way.discard(self)
 
 
-#: Those who send a statement now.
+#: The senders that are sending a statement now.
 _under_way: set[FileSender] = set()
-#: Whether this is a forked child, and another thread of its parent was among them. SQLite's own
-#: locks are as they were then, and nobody lets them go: a call would wait for ever, or find a file
-#: locked that is not.
+#: Whether this is a forked child whose parent was sending a statement in another thread. The child
+#: has SQLite's internal locks as they were then, and no thread releases them: a call would wait
+#: forever, or find a file locked that is not.
 _forked_meanwhile = False
 
 
@@ -217,7 +217,7 @@ at_fork(after_in_child=_after_fork_in_child)
 
 
 def _mode(connection: Any) -> int:
-    """Return how the driver begins transactions, which can be chosen from Python 3.12 on."""
+    """Return the driver's transaction mode, which can be chosen from Python 3.12 on."""
     return getattr(connection, "autocommit", _LEGACY)
 
 

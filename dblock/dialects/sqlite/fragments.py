@@ -1,4 +1,4 @@
-"""Pieces of SQL that several statements have, and how values go into them."""
+"""Pieces of SQL that several statements share, and how values are written for them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ NOW = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
 SHIFTED = "strftime('%Y-%m-%d %H:%M:%f', 'now', {})"
 LATER = SHIFTED.format(":ttl")
 FREE = f"(token IS NULL OR expires_at <= {NOW})"
-# Both are in milliseconds, but as days they are rounded to some 40 microseconds.
+# In seconds. Both times are in milliseconds, but as days they are rounded to about 40 microseconds.
 REMAINING = "round((julianday(expires_at) - julianday('now')) * 86400.0, 3)"
 
 

@@ -1,4 +1,4 @@
-"""The lease on SQLite: taken, or queued for, in one upsert; renewed, released."""
+"""The lease on SQLite. One upsert grants the name or queues for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .queue import LAST, REST, QueueStatements
 
 
 class LeaseStatements(QueueStatements):
-    """The two of every pair are put together once."""
+    """The statements that every hold needs, `_grant` and `_release`, are composed once."""
 
     def grant(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
         params = {"name": name, "token": token, "owner": owner, "ttl": modifier(ttl)}
@@ -60,7 +60,7 @@ class LeaseStatements(QueueStatements):
         )
 
     def renew(self, asked: Sequence[Renewal]) -> Query[dict[str, int | None]]:
-        # The expiry of readers is never brought forward: another may have a longer TTL.
+        # Readers never bring their expiry forward: another reader may have a longer TTL.
         rows = json.dumps([(name, token, modifier(ttl)) for name, token, ttl in asked])
         later = LATER.replace(":ttl", "json_extract(asked.value, '$[2]')")
         return Query(

@@ -1,4 +1,4 @@
-"""The queue in a name's row, which on SQLite nobody is called from."""
+"""The queue in a name's row. SQLite cannot notify a waiter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from ..dialect import Dialect
 from ..tickets import TICKET
 from .fragments import NOW
 
-# Tickets are all as long, with commas between. How many there are; those behind the ticket.
+# All tickets have the same length, with commas between them. LAST is the number of tickets in the
+# queue, REST the tickets behind this one.
 LAST = f"ifnull((length(waiters) + 1) / {TICKET + 1}, 0)"
 REST = f"""iif(instr(waiters, :ticket),
     nullif(substr(waiters, instr(waiters, :ticket) + {TICKET + 1}), ''), NULL)"""
@@ -19,7 +20,7 @@ WITHOUT_TICKET = """nullif(
 
 
 class QueueStatements(Dialect):
-    """Who joins may take the name, so the statement that joins is the lease's."""
+    """A waiter that joins may take the name at once, so `LeaseStatements` has that statement."""
 
     def leave(self, name: str, token: str, ticket: str) -> Query[int]:
         return Query(

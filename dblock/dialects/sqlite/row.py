@@ -1,4 +1,4 @@
-"""The row lock and the guard on SQLite, and what else is written in a user's transaction."""
+"""The row lock and the guard on SQLite, and dblock's other writes in a user's transaction."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .fragments import FREE, NOW, SHIFTED, modifier
 
 
 class RowStatements(Dialect):
-    """One writer at a time for the whole file, so a row lock is a write transaction: coarser than
-    a row, still exclusive.
+    """SQLite has one writer at a time for the whole file, so a row lock is a write transaction:
+    coarser than a row, still exclusive.
     """
 
     refusal_holds = True  # a write transaction keeps all other writers out
@@ -33,11 +33,12 @@ class RowStatements(Dialect):
         limit = self.timeouts.query if patience is None else patience
         if self.longest_patience is not None:
             limit = min(limit, self.longest_patience)
-        # A deferred transaction that had read first could not become a writer later.
+        # IMMEDIATE: a deferred transaction that has read something cannot become a writer once
+        # another transaction has written.
         return (Query("BEGIN IMMEDIATE", {}, commands.Begin(), limit),)
 
     def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
-        if not borrowed:  # BEGIN IMMEDIATE has the lock already
+        if not borrowed:  # BEGIN IMMEDIATE has locked the file already
             return Query(
                 f"SELECT fence FROM {self.lock_table} WHERE lock_name = :name AND {FREE}",
                 {"name": name},
@@ -63,7 +64,8 @@ class RowStatements(Dialect):
         )
 
     def row_locks(self, name: str | None = None) -> Query[dict[str, RowLockState]]:
-        # It changes nothing, and needs the file to itself as whoever writes does.
+        # The UPDATE changes nothing, but needs the file's write lock: it fails while another
+        # transaction has that.
         return Query(
             f"UPDATE {self.lock_table} SET fence = fence WHERE false",
             {},

@@ -11,7 +11,7 @@ from .queue import LAST, QueueStatements
 
 
 class SlotStatements(QueueStatements, Slots):
-    """A queue that has run out is dropped, as by a grant of the name."""
+    """A grant drops the slot's queue, whose tickets have expired, as a grant of a name does."""
 
     @property
     def anybodys(self) -> str:
@@ -26,7 +26,7 @@ class SlotStatements(QueueStatements, Slots):
 
     @cached_property
     def _grant_slot(self) -> str:
-        # A cross join is made in the order in which it is written.
+        # SQLite keeps the order of a CROSS JOIN: it tries the numbers in order, from ``first`` on.
         taken = self._taken(f"""lock_name = (
                 SELECT slot.lock_name FROM numbers CROSS JOIN {self.lock_table} AS slot
                 WHERE slot.lock_name = :name || '#' || (1 + (:first + n) % :limit)
@@ -39,7 +39,7 @@ class SlotStatements(QueueStatements, Slots):
             {taken}"""
 
     def _taken(self, which: str) -> str:
-        """Return the statement that takes a slot, which is found free."""
+        """Return the statement that takes a free slot; ``which`` is the condition that finds it."""
         return f"""UPDATE {self.lock_table} SET fence = fence + 1, token = :token, owner = :owner,
                 acquired_at = {NOW}, expires_at = {LATER}, waiters = NULL
             WHERE {which} AND {self.admits}

@@ -1,4 +1,4 @@
-"""The queue, those who wait and the witness, as Alembic's dblock_0002 has them."""
+"""The queue, the waiters and the witness, as Alembic's dblock_0002 has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What names carry beside their leases, as Alembic's dblock_0006 has it."""
+"""The values of names, beside their leases, as Alembic's dblock_0006 has them."""
 
 from __future__ import annotations
 

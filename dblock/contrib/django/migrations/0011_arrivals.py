@@ -1,4 +1,4 @@
-"""What tells of rows from another server, as Alembic's dblock_0010 has it."""
+"""The triggers that notice rows from another server, as Alembic's dblock_0010 has them."""
 
 from __future__ import annotations
 

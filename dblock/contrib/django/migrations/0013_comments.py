@@ -1,4 +1,4 @@
-"""A comment that says the truth, as Alembic's dblock_0012 has it."""
+"""A corrected comment, as Alembic's dblock_0012 has it."""
 
 from __future__ import annotations
 

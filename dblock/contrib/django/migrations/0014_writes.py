@@ -1,4 +1,4 @@
-"""What locks and guards write in a Galera cluster, as Alembic's dblock_0013 has it."""
+"""The column that locks and guards write in a Galera cluster, as Alembic's dblock_0013 has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``manage.py dblock``: the command line's commands, and ``migrate`` as the only one who does."""
+"""``manage.py dblock``: the command line's commands, and ``migrate`` by one process at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _known(ctx: click.Context, param: click.Parameter, alias: str | None) -> str
 
 
 def _choose(ctx: click.Context, param: click.Parameter, alias: str | None) -> None:
-    """Let the command that is run have the locks of another database."""
+    """Give the command the locks of another database."""
     if _known(ctx, param, alias) is not None:
         ctx.obj = Given(functools.partial(using, alias))
 
@@ -68,7 +68,7 @@ def migrate(database: str, arguments: Sequence[str]) -> None:
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:
-    """Return a command's options, by what Python code calls them: --older-than is older_than."""
+    """Return a command's options by their names in Python: --older-than is older_than."""
     return {
         name.removeprefix("--").replace("-", "_"): option
         for option in command.params
@@ -99,7 +99,7 @@ def _arguments(options: dict[str, Any]) -> list[str]:
 class Command(BaseCommand):
     help = f"Locks: {', '.join(group.commands)} (migrate: for one process at a time)."
     requires_system_checks = ()
-    # What call_command takes as keywords, beside the command's own.
+    # The keywords that call_command accepts beside the command's own.
     stealth_options = tuple(
         sorted({name for command in group.commands.values() for name in _options(command)})
     )
@@ -118,7 +118,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(restored())  # this is call_command, and who called it goes on
+            stack.enter_context(restored())  # this is call_command, and its caller goes on
             if options.get("stdout"):
                 stack.enter_context(contextlib.redirect_stdout(options["stdout"]))
             if options.get("stderr"):
