@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable, Mapping
 from datetime import tzinfo
 from types import TracebackType
@@ -11,18 +10,13 @@ from weakref import WeakKeyDictionary
 
 from .arguments import (
     LABEL_MAX,
-    LIMIT_MAX,
     Seconds,
-    check_age,
-    check_count,
     check_detached,
     check_flag,
-    check_idle,
     check_label,
     check_limit,
     check_max_hold,
     check_name,
-    check_pause,
     check_semaphore,
     check_token,
 )
@@ -33,6 +27,7 @@ from .handles.election import Election
 from .handles.lease import Lease
 from .handles.multi import MultiLock
 from .handles.once import Once
+from .handles.operators import Operators
 from .handles.options import (
     AttachKeywords,
     CronKeywords,
@@ -54,11 +49,8 @@ from .holding.keeper import Keeper, keeper_of_process
 from .io.address import address
 from .io.runtime import Runtime
 from .io.target import locate
-from .lock_state import LockState, RunState
 from .policy import RetryPolicy, Timeouts
-from .protocol import epoch, job_runs, overview, release, retiring
 from .protocol.attach import Detached
-from .protocol.state import Pruned
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
@@ -75,7 +67,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Locks:
+class Locks(Operators):
     """The locks in one database.
 
     ``target``
@@ -438,127 +430,6 @@ class Locks:
 
     def _policy(self, retry: RetryPolicy | None) -> RetryPolicy:
         return self.retry if retry is None else retry.drawing(self.database.runtime.random)
-
-    # --- reading and freeing names -----------------------------------------------------------
-
-    def list(self) -> list[LockState]:
-        """Return the names that have a lease, waiters or a row lock, sorted by name.
-
-        The list includes expired leases that no process has taken over yet, names with a waiter
-        that has waited for a moment, and names with a row lock, if the database shows it. It leaves
-        out jobs that have ended and no longer keep their names.
-        """
-        return self.database.run(overview.look_at_all(self.dialect, self.database.runtime.now()))
-
-    def show(self, name: str) -> LockState:
-        """Return the state of a name: its lease, the waiters that have waited for a moment, the job
-        that runs under it, the slots if it is a semaphore's, and the transaction that has locked
-        its row.
-
-        PostgreSQL shows which transaction holds a row lock. SQLite shows only that a transaction
-        is writing to the file. MariaDB shows a row lock after another session has waited for it for
-        a few seconds.
-        """
-        check_name(name)
-        now = self.database.runtime.now()
-        return self.database.run(overview.show(self.dialect, name, LIMIT_MAX, now))
-
-    def release(self, name: str, *, force: bool) -> bool:
-        """Free a name without asking its holder. Return False if it was free.
-
-        You have to confirm with ``force=True``; anything else raises ValueError. The holder learns
-        of the loss with its next renewal, or when it releases or guards. dblock never repeats the
-        holder's fence, so a system that checks fences can refuse the holder's late writes.
-        """
-        check_name(name)
-        if force is not True:
-            raise ValueError(
-                "Locks.release takes a lock away from its holder: confirm with force=True. "
-                "Your own lease is released with lease.release()"
-            )
-
-        return self.database.run(
-            release.force(self.dialect, name, self.timeouts.query, self.database.runtime.now())
-        )
-
-    def last_run(self, name: str) -> RunState | None:
-        """Return the run of a job that began last, or None if there is no record.
-
-        :meth:`cron` and ``dblock run`` record their runs.
-        """
-        check_name(name)
-        return self.database.run(job_runs.last(self.dialect, name, self.database.runtime.now()))
-
-    def runs(self, name: str, limit: int = 100) -> builtins.list[RunState]:
-        """Return the recorded runs of a job, at most ``limit``, the newest first.
-
-        Each slot of a job has one record, of its last run. All runs without a slot share one
-        record.
-        """
-        check_name(name)
-        count = check_count("limit", limit)
-        return self.database.run(
-            job_runs.recorded(self.dialect, name, count, self.database.runtime.now())
-        )
-
-    def last_runs(self, limit: int = 1000) -> builtins.list[RunState]:
-        """Return the last run of each job, the latest first: at most ``limit`` jobs."""
-        count = check_count("limit", limit)
-        return self.database.run(
-            job_runs.last_of_each(self.dialect, count, self.database.runtime.now())
-        )
-
-    def reopen(self, name: str, slot: str) -> bool:
-        """Let a job run again in a slot in which it has succeeded.
-
-        This deletes the record of that run. Return False if the slot is open: no run has succeeded
-        in it, or one is running. This does not shorten the time for which ``at_least`` keeps the
-        name.
-        """
-        check_name(name)
-        check_name(slot, "a slot")
-        now = self.database.runtime.now()
-        return self.database.run(
-            job_runs.reopen(self.dialect, name, slot, self.timeouts.query, now)
-        )
-
-    def prune(self, older_than: Seconds) -> Pruned:
-        """Delete idempotency keys and records of runs that are older than ``older_than`` seconds.
-
-        Return how many of each it deleted. Afterwards a deleted key or slot counts as new. Keys of
-        :meth:`once` are deleted when their ``keep`` is over. The record of a name's last run stays
-        for ever. :meth:`prune_names` deletes the name's row.
-        """
-        age = check_age(older_than)
-        return self.database.run(
-            job_runs.prune(self.dialect, age, self.timeouts.socket, self.database.runtime.now())
-        )
-
-    def prune_names(self, idle: Seconds) -> int:
-        """Delete the rows of names that no lease has used for ``idle`` seconds; return how many.
-
-        ``idle`` is at least a minute. Names with a holder, a waiter or a row lock stay. If a
-        deleted name is used again, its fence is larger than all its earlier ones. Names that only
-        row locks have used are deleted at any age, because their rows have no fence to keep.
-        """
-        age = check_idle(idle)
-        return self.database.run(
-            retiring.retire(self.dialect, age, self.timeouts.socket, self.database.runtime.now())
-        )
-
-    def pause(self, longest_ttl: Seconds | None = None) -> float:
-        """Grant nothing until all earlier leases have expired; return in how many seconds that is.
-
-        Use it on PostgreSQL if holders may have leases that these tables do not contain: after you
-        have moved the tables here from another server, or restored them. Every earlier lease is
-        lost, and its holder gets LockLost. The pause lasts for the longest TTL that dblock knows
-        of, or for ``longest_ttl`` seconds. A shorter ``longest_ttl`` also shortens a pause that is
-        going on. Then you assert that no holder works for longer, which dblock cannot check.
-        MariaDB and SQLite have no pause: Unsupported.
-        """
-        longest = None if longest_ttl is None else check_pause(longest_ttl)
-        now = self.database.runtime.now()
-        return self.database.run(epoch.pause(self.dialect, longest, self.timeouts.socket, now))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

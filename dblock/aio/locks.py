@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import builtins
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import tzinfo
 from functools import partial
@@ -27,10 +26,8 @@ from ..handles.options import (
 from ..holding.database import Database
 from ..io.address import address
 from ..io.target import resolve
-from ..lock_state import LockState, RunState
 from ..locks import Locks
 from ..policy import RetryPolicy, Timeouts
-from ..protocol.state import Pruned
 from . import bridge
 from .adapters import ASYNC_ADAPTERS
 from .bodies import awaited
@@ -50,6 +47,7 @@ from .holds import TaskHolds
 from .home import Home
 from .keeper import keeper_here, keeper_in_thread, keeper_thread
 from .once import AsyncOnce
+from .operators import AsyncOperators
 from .runtime import AsyncioRuntime
 
 if TYPE_CHECKING:
@@ -79,7 +77,7 @@ class _Bridged(Locks):
         super().__init__(target, **options)
 
 
-class AsyncLocks:
+class AsyncLocks(AsyncOperators):
     """The locks in one database, for the tasks of one event loop.
 
     ``target``
@@ -111,7 +109,7 @@ class AsyncLocks:
             raise ValueError(f'keeper must be "task" or "thread", not {keeper!r}')
         self._keeper_thread = keeper == "thread"
         #: The sync Locks that do the work. Not part of the public surface.
-        self.sync = _Bridged(
+        self.sync: Locks = _Bridged(
             target.sync_engine if isinstance(target, AsyncEngine) else target,
             timeouts=timeouts,
             retry=retry,
@@ -332,48 +330,6 @@ class AsyncLocks:
         """Return a call that takes effect once for its key; see :meth:`dblock.Locks.once`."""
         made = self.sync.once(sync_of(session), key, fingerprint=fingerprint, keep=keep, wait=wait)
         return AsyncOnce(self._home, made)
-
-    # --- looking and letting go --------------------------------------------------------------
-
-    async def list(self) -> list[LockState]:
-        """Return the names with a lease or waiters; see :meth:`dblock.Locks.list`."""
-        return await self.run(self.sync.list)
-
-    async def show(self, name: str) -> LockState:
-        """Return the state of a name; see :meth:`dblock.Locks.show`."""
-        return await self.run(self.sync.show, name)
-
-    async def release(self, name: str, *, force: bool) -> bool:
-        """Free a name without asking its holder; see :meth:`dblock.Locks.release`."""
-        return await self.run(self.sync.release, name, force=force)
-
-    async def last_run(self, name: str) -> RunState | None:
-        """Return the run of a job that began last; see :meth:`dblock.Locks.last_run`."""
-        return await self.run(self.sync.last_run, name)
-
-    async def runs(self, name: str, limit: int = 100) -> builtins.list[RunState]:
-        """Return the recorded runs of a job; see :meth:`dblock.Locks.runs`."""
-        return await self.run(self.sync.runs, name, limit)
-
-    async def last_runs(self, limit: int = 1000) -> builtins.list[RunState]:
-        """Return the last run of each job; see :meth:`dblock.Locks.last_runs`."""
-        return await self.run(self.sync.last_runs, limit)
-
-    async def reopen(self, name: str, slot: str) -> bool:
-        """Let a job run again in a slot; see :meth:`dblock.Locks.reopen`."""
-        return await self.run(self.sync.reopen, name, slot)
-
-    async def prune(self, older_than: Seconds) -> Pruned:
-        """Delete old idempotency keys and records of runs; see :meth:`dblock.Locks.prune`."""
-        return await self.run(self.sync.prune, older_than)
-
-    async def prune_names(self, idle: Seconds) -> int:
-        """Delete the rows of unused names; see :meth:`dblock.Locks.prune_names`."""
-        return await self.run(self.sync.prune_names, idle)
-
-    async def pause(self, longest_ttl: Seconds | None = None) -> float:
-        """Grant nothing until all earlier leases have expired; see :meth:`dblock.Locks.pause`."""
-        return await self.run(self.sync.pause, longest_ttl)
 
     # --- the end -----------------------------------------------------------------------------
 

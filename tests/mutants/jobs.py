@@ -272,9 +272,9 @@ JOBS = (
     Mutant(
         "runs-without-limit",
         "so many runs are returned as were asked for",
-        "Locks.runs",
-        "name, count,",
-        "name, 1000,",
+        "handles.operators.Operators.runs",
+        "name, count)",
+        "name, 1000)",
         f"{CONTRACT}::test_the_record[threads-sqlite]",
     ),
     Mutant(
