@@ -163,7 +163,7 @@ class NotEnough(DBLockError):
         self.available = available
 
 
-class InProgress(DBLockError):
+class InProgress(NotAcquired):
     """Another call with the idempotency key ``name`` has not ended within the wait.
 
     If that call succeeds, a later try gets its result. If it fails, a later try is the first.

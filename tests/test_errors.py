@@ -95,6 +95,8 @@ def test_one_tree() -> None:
             assert type(error).__bases__ == (Unavailable,)
         elif isinstance(error, StaleFence):
             assert type(error).__bases__ == (LockLost,)
+        elif isinstance(error, InProgress):
+            assert type(error).__bases__ == (NotAcquired,)
         elif type(error) not in (DBLockError, NotAcquired, NotHeld, LimitMismatch):
             assert type(error).__bases__ == (DBLockError,)
     assert DBLockError.__bases__ == (Exception,)
