@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import tzinfo
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, ParamSpec, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
 from .arguments import (
@@ -65,6 +65,17 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class Classes(NamedTuple):
+    """The classes of handles."""
+
+    lease: type[Lease] = Lease
+    attached: type[AttachedLease] = AttachedLease
+    row: type[RowLock] = RowLock
+    election: type[Election] = Election
+    semaphore: type[Semaphore] = Semaphore
+    shared: type[SharedLease] = SharedLease
 
 
 class Locks(Operators):
@@ -132,13 +143,8 @@ class Locks(Operators):
     _keeper: Callable[[], Keeper] = staticmethod(keeper_of_process)
     _callers: Callable[[], CallerRegistry] = ThreadHolds
 
-    #: The classes of the objects that the methods return; subclasses override them.
-    lease_class: type[Lease] = Lease
-    attached_class: type[AttachedLease] = AttachedLease
-    row_class: type[RowLock] = RowLock
-    election_class: type[Election] = Election
-    semaphore_class: type[Semaphore] = Semaphore
-    shared_class: type[SharedLease] = SharedLease
+    #: The classes of the handles that the makers return; a subclass may have others.
+    _classes = Classes()
 
     def __repr__(self) -> str:
         return f"<Locks in {address(self.engine.url)}>"
@@ -184,7 +190,7 @@ class Locks(Operators):
         they should not block. If one of your own calls finds the loss, ``on_lost`` runs in your
         thread. dblock logs the exceptions of both.
         """
-        return self.lease_class(self.database, self._options("lease", check_name(name), options))
+        return self._classes.lease(self.database, self._options("lease", check_name(name), options))
 
     def _options(self, maker: str, name: str, given: Mapping[str, Any]) -> LeaseOptions:
         check_keywords(maker, given)
@@ -201,7 +207,7 @@ class Locks(Operators):
         record of the runs, use :meth:`cron`.
         """
         given = self._options("skip", check_name(name), options)
-        return self.lease_class(self.database, given._replace(wait=0))._skipping
+        return self._classes.lease(self.database, given._replace(wait=0))._skipping
 
     def shared(self, name: str, **options: Unpack[LeaseKeywords[None]]) -> SharedLease:
         """Return a lease on ``name`` that others may share: a reader-writer lock's reader.
@@ -210,7 +216,9 @@ class Locks(Operators):
         waits no new readers get in. All arguments mean the same as for :meth:`lease`. See
         :class:`SharedLease`.
         """
-        return self.shared_class(self.database, self._options("shared", check_name(name), options))
+        return self._classes.shared(
+            self.database, self._options("shared", check_name(name), options)
+        )
 
     def attach(self, text: str, **options: Unpack[AttachKeywords[None]]) -> AttachedLease:
         """Return a lease that continues a hold that another process has detached. No I/O.
@@ -223,7 +231,7 @@ class Locks(Operators):
         """
         detached = Detached(*check_detached(text))
         given = self._options("attach", detached.name, options)
-        return self.attached_class(self.database, given, detached)
+        return self._classes.attached(self.database, given, detached)
 
     def detached(
         self,
@@ -286,7 +294,7 @@ class Locks(Operators):
         Without ``on`` the row lock has its own connection and transaction. ``wait`` is how long
         ``with`` and :meth:`RowLock.acquire` wait, in seconds: None for ever, 0 not at all.
         """
-        return self.row_class(self.database, name, wait, on, retry=self._policy(retry))
+        return self._classes.row(self.database, name, wait, on, retry=self._policy(retry))
 
     def election(self, name: str, **options: Unpack[ElectionKeywords[None]]) -> Election:
         """Return the election of the leader of ``name``. No I/O.
@@ -297,7 +305,7 @@ class Locks(Operators):
         ``max_hold`` seconds.
         """
         given = self._options("election", check_name(name), options)
-        return self.election_class(self.database, given)
+        return self._classes.election(self.database, given)
 
     def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> MultiLock:
         """Return the given locks as one lock.
@@ -321,8 +329,8 @@ class Locks(Operators):
         LimitMismatch; :meth:`Semaphore.resize` changes the limit.
         """
         given = self._options("semaphore", check_semaphore(name), options)
-        lease = self.lease_class(self.database, given)
-        return self.semaphore_class(self.database, lease, check_limit(limit))
+        lease = self._classes.lease(self.database, given)
+        return self._classes.semaphore(self.database, lease, check_limit(limit))
 
     def cron(
         self,

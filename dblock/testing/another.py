@@ -11,7 +11,7 @@ from typing import Any, Self
 from ..handles.lease import Lease
 from ..holding.holds import CallerHolds
 from ..holding.worker import start_quietly
-from ..locks import Locks
+from ..locks import Classes, Locks
 from .process import Process
 from .standing_in import stand_in
 from .store import Store
@@ -30,7 +30,7 @@ class Another:
         self.name = name
         self._process = _Process(store)
         locks = Locks(store.engine)
-        locks.lease_class = _Lease
+        locks._classes = Classes(lease=_Lease)
         self._stop = stand_in(self._process, locks)
         self._lease = locks.lease(name, ttl=ttl)
 

@@ -127,8 +127,8 @@ def test_what_is_granted_to_an_interrupted_call_is_abandoned(
     def interrupt(*_: object) -> None:
         raise Interrupted
 
-    monkeypatch.setattr(SyncLocks.lease_class, "_tell", interrupt)
-    monkeypatch.setattr(SyncLocks.row_class, "_tell", interrupt)
+    monkeypatch.setattr(SyncLocks._classes.lease, "_tell", interrupt)
+    monkeypatch.setattr(SyncLocks._classes.row, "_tell", interrupt)
     lock = locks.lease("report") if kind == "lease" else locks.row("report")
     with pytest.raises(Interrupted):
         lock.acquire()

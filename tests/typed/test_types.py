@@ -49,8 +49,7 @@ INSIDE = frozenset(
             "try_within",
             "excludes_all",
         ),
-        *("attached_class", "election_class", "lease_class", "row_class", "semaphore_class"),
-        *("shared_class", "term_class", "stand"),
+        *("term_class", "stand"),
         *("drawing", "endless", "sleep_after", "usual"),
     )
 )

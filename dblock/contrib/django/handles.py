@@ -30,7 +30,7 @@ from ...handles.options import AttachKeywords, ElectionKeywords, LeaseKeywords, 
 from ...handles.row import RowLock
 from ...handles.semaphore import Semaphore
 from ...handles.shared import SharedLease
-from ...locks import Locks
+from ...locks import Classes, Locks
 from ...policy import Timeouts
 from . import conf, in_thread
 from .alias import alias as locks_alias
@@ -381,12 +381,9 @@ class DjangoRow(RowLock):
         return self._database.callers.has_row(None, self.name)
 
 
-DjangoLocks.lease_class = DjangoLease
-DjangoLocks.attached_class = DjangoAttachedLease
-DjangoLocks.row_class = DjangoRow
-DjangoLocks.election_class = DjangoElection
-DjangoLocks.semaphore_class = DjangoSemaphore
-DjangoLocks.shared_class = DjangoSharedLease
+DjangoLocks._classes = Classes(
+    DjangoLease, DjangoAttachedLease, DjangoRow, DjangoElection, DjangoSemaphore, DjangoSharedLease
+)
 
 
 def model_counter(alias: str | None, field: Any, **options: Any) -> ModelCounter:
