@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ..arguments import Seconds, check_ttl, check_wait
-from ..errors import DBLockError, LockLost, NotAcquired, Unavailable
+from ..errors import DBLockError, NotAcquired
 from ..events import Kind, outcome, tell, wanted
 from ..protocol import by_token, election
-from ..protocol.attach import Detached, exchange
 from ..protocol.by_token import TokenAttempt, TokenSharedAttempt, TokenSlotAttempt
 from ..protocol.deadline import Deadline
 from ..protocol.doubt import Doubt
 from ..protocol.lease import Held, LeaseRequest, Refused
 from ..protocol.tokens import for_reader
-from .base import Silent
 from .election import check_value
-from .lease import Lease
 from .options import LeaseOptions, plan
-from .semaphore import Semaphore
-from .shared import SharedLease
+from .waiting_for_token import (
+    WaitingForToken,
+    WaitingLease,
+    WaitingSemaphore,
+    WaitingSharedLease,
+)
 
 if TYPE_CHECKING:
     from ..holding.database import Database
@@ -132,7 +132,7 @@ class ByToken(ABC):
     def _attempt(self, ttl: float) -> TokenAttempt: ...
 
     @abstractmethod
-    def _waiting(self, options: LeaseOptions) -> _Waiting: ...
+    def _waiting(self, options: LeaseOptions) -> WaitingForToken: ...
 
     def _take_now(self, attempt: TokenAttempt) -> Held | Refused:
         """Take it without waiting for another holder."""
@@ -194,8 +194,8 @@ class DetachedLease(ByToken):
         request = LeaseRequest(self.name, self.token, self.owner, ttl, known=True)
         return TokenAttempt(self._database.dialect, request, self._deadline())
 
-    def _waiting(self, options: LeaseOptions) -> _Waiting:
-        return _WaitingLease(self._database, options)
+    def _waiting(self, options: LeaseOptions) -> WaitingForToken:
+        return WaitingLease(self._database, options)
 
     def _take_now(self, attempt: TokenAttempt) -> Held | Refused:
         names = self._database.contenders.names
@@ -304,8 +304,8 @@ class DetachedSharedLease(DetachedLease):
         request = LeaseRequest(self.name, self._proof, self.owner, ttl, known=True, shares=True)
         return TokenSharedAttempt(self._database.dialect, request, self._deadline())
 
-    def _waiting(self, options: LeaseOptions) -> _Waiting:
-        return _WaitingSharedLease(self._database, options)
+    def _waiting(self, options: LeaseOptions) -> WaitingForToken:
+        return WaitingSharedLease(self._database, options)
 
 
 class DetachedSemaphore(ByToken):
@@ -337,72 +337,9 @@ class DetachedSemaphore(ByToken):
             first=int(self._runtime.random() * self.limit),
         )
 
-    def _waiting(self, options: LeaseOptions) -> _WaitingSemaphore:
-        return _WaitingSemaphore(self._database, _WaitingLease(self._database, options), self.limit)
+    def _waiting(self, options: LeaseOptions) -> WaitingSemaphore:
+        return WaitingSemaphore(self._database, WaitingLease(self._database, options), self.limit)
 
     def _refusal(self, attempt: TokenAttempt, refused: Refused) -> NotAcquired:
         assert isinstance(attempt, TokenSlotAttempt)
         return self._waiting(self._options)._refusal(refused, attempt, 0.0)
-
-
-# --- handles that wait for a token -----------------------------------------------------------
-
-
-class _Waiting(Protocol):
-    """A handle that waits with a token of its own, for the client's token."""
-
-    def try_within(self, wait: float | None) -> NotAcquired | None: ...
-
-    def hand_over(self, attempt: TokenAttempt) -> Held:
-        """Move the hold to the token of an attempt."""
-
-
-class _WaitingLease(Silent, Lease):
-    def hand_over(self, attempt: TokenAttempt) -> Held:
-        database, hold = self._database, self._holds.get(ending=True)
-        request, patience = attempt.request, database.timeouts.socket
-        try:
-            self._end(hold, self.ttl)
-            detached = Detached(self.name, hold.token, hold.lease.fence)
-            held, now = database.run(
-                exchange(database.dialect, detached, request, patience, self._runtime.now())
-            )
-        except LockLost as loss:
-            raise _lost_again(self.name) from loss
-        if held.term.over(now):
-            raise by_token.late(self.name, request.ttl)
-        return held
-
-
-class _WaitingSharedLease(Silent, SharedLease):
-    def hand_over(self, attempt: TokenAttempt) -> Held:
-        """Join the readers with the client's token too, past the waiters: the handle has waited."""
-        assert isinstance(attempt, TokenSharedAttempt)
-        attempt.past = True
-        try:
-            held = self._database.run(by_token.take(attempt, look_first=True))
-        finally:
-            with contextlib.suppress(DBLockError):  # otherwise its share expires
-                self._release()
-        if isinstance(held, Held):
-            return held
-        raise _lost_again(self.name)
-
-
-class _WaitingSemaphore(Silent, Semaphore):
-    def hand_over(self, attempt: TokenAttempt) -> Held:
-        slot = self.slot
-        assert isinstance(slot, _WaitingLease)
-        held = self._database.run(attempt.find_hold())
-        if held is not None:  # another call with the token came first
-            with contextlib.suppress(DBLockError):  # otherwise the slot expires
-                slot._release()
-            return held
-        attempt.request.name = slot.name
-        return slot.hand_over(attempt)
-
-
-def _lost_again(name: str) -> Unavailable:
-    return Unavailable(
-        f"{name!r} was granted, and lost before dblock could tell that: take it again", name=name
-    )

@@ -51,7 +51,7 @@ BY_TOKEN = (
     Mutant(
         "what-was-waited-for-keeps-the-waiters-token",
         "what a take is told to have, its token has",
-        "_WaitingLease.hand_over",
+        "WaitingLease.hand_over",
         "exchange(database.dialect, detached, request,",
         "exchange(database.dialect, detached, __import__('dataclasses').replace("
         "request, token=hold.token),",
@@ -77,7 +77,7 @@ BY_TOKEN = (
     Mutant(
         "a-reader-that-has-waited-keeps-its-own-share",
         "the last reader that is released frees the name",
-        "_WaitingSharedLease.hand_over",
+        "WaitingSharedLease.hand_over",
         "self._release()",
         "pass",
         "tests/contract/test_detached_kinds.py::test_readers_wait_for_a_writer[threads-sqlite]",
