@@ -29,6 +29,7 @@ from .handles.multi import MultiLock
 from .handles.once import Once
 from .handles.operators import Operators
 from .handles.options import (
+    TAKEN,
     AttachKeywords,
     CronKeywords,
     ElectionKeywords,
@@ -39,6 +40,7 @@ from .handles.options import (
     check_keywords,
     lease_options,
     plan,
+    unknown_option,
 )
 from .handles.row import RowLock
 from .handles.semaphore import Semaphore
@@ -193,8 +195,9 @@ class Locks(Operators):
         return self._classes.lease(self.database, self._options("lease", check_name(name), options))
 
     def _options(self, maker: str, name: str, given: Mapping[str, Any]) -> LeaseOptions:
-        check_keywords(maker, given)
-        return lease_options(name, self._policy, **given)
+        if not given.keys() <= TAKEN[maker]:
+            raise unknown_option(maker, given)
+        return lease_options(name, self.retry, self._policy, **given)
 
     def skip(
         self, name: str, **options: Unpack[SkipKeywords[None]]

@@ -94,7 +94,8 @@ class CronKeywords(Kept[R], Tried, Generic[R], total=False):
     """The options of :meth:`.Locks.cron` that are those of a lease."""
 
 
-_TAKEN = {
+#: The options that each maker takes.
+TAKEN = {
     maker: frozenset(keywords.__annotations__)
     for maker, keywords in {
         "lease": LeaseKeywords,
@@ -125,17 +126,22 @@ class LeaseOptions(NamedTuple):
     on_lost: Callable[[LockLost], None] | None = None
 
 
+def unknown_option(maker: str, given: Mapping[str, Any]) -> TypeError:
+    """Return the error for an option that this maker of :class:`.Locks` does not take."""
+    unknown, taken = min(given.keys() - TAKEN[maker]), ", ".join(sorted(TAKEN[maker]))
+    return TypeError(f"{maker}() has no option {unknown!r}; its options are {taken}")
+
+
 def check_keywords(maker: str, given: Mapping[str, Any]) -> None:
     """Raise TypeError for an option that this maker of :class:`.Locks` does not take."""
-    unknown = given.keys() - _TAKEN[maker]
-    if unknown:
-        taken = ", ".join(sorted(_TAKEN[maker]))
-        raise TypeError(f"{maker}() has no option {min(unknown)!r}; its options are {taken}")
+    if not given.keys() <= TAKEN[maker]:
+        raise unknown_option(maker, given)
 
 
 def lease_options(
     name: str,
-    policy: Callable[[RetryPolicy | None], RetryPolicy],
+    default: RetryPolicy,
+    policy: Callable[[RetryPolicy], RetryPolicy],
     *,
     ttl: Seconds = 30.0,
     wait: Seconds | None = None,
@@ -152,12 +158,13 @@ def lease_options(
 ) -> LeaseOptions:
     """Check the options of a lease on ``name``, which was checked before.
 
-    ``policy`` returns the policy of these Locks in place of None. Raises TypeError and ValueError.
+    ``default`` is the policy of these Locks, and ``policy`` prepares another one. Raises TypeError
+    and ValueError.
     """
     return LeaseOptions(
         name,
         plan(check_ttl(ttl), renew, renew_every, max_renewals, max_hold),
-        policy(retry),
+        default if retry is None else policy(retry),
         wait,
         reentrant,
         fair is not False and check_fair(fair),

@@ -74,6 +74,8 @@ class Plan:
     short: bool = field(init=False, repr=False)
     #: The TTL to acquire with, in seconds.
     first: float = field(init=False, repr=False)
+    #: Seconds from the begin of a term to its renewal.
+    interval: float = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         short = self.renew and self.max_renewals is None and self.at_least <= FIRST_TERM
@@ -82,11 +84,8 @@ class Plan:
             first = min(first, self.max_hold)
         object.__setattr__(self, "short", short)
         object.__setattr__(self, "first", first)
-
-    @property
-    def interval(self) -> float:
-        """The seconds from the begin of a term to its renewal."""
-        return self.ttl * RENEWAL_SHARE if self.renew_every is None else self.renew_every
+        every = self.ttl * RENEWAL_SHARE if self.renew_every is None else self.renew_every
+        object.__setattr__(self, "interval", every)
 
 
 class RenewalSchedule:
@@ -132,7 +131,8 @@ class RenewalSchedule:
         self.danger = begun + ttl * DANGER_SHARE
         self.due = NEVER
         if self._limit(term) is None:
-            interval = self._interval(term) * (1 - random * JITTER_SHARE)
+            # In proportion, where the user made the term shorter.
+            interval = self._plan.interval * (ttl / self._plan.ttl) * (1 - random * JITTER_SHARE)
             if planned and self.renewals == 0 and term.ttl < self._plan.first:
                 interval = min(interval, ttl * FIRST_SHARE)
             # A planned term is longer than the TTL only for `at_least`, which the renewal keeps.
@@ -169,7 +169,7 @@ class RenewalSchedule:
         """Return the time from which on this renewal may go along with renewals that are due."""
         if self.cause is not None:
             return self.due
-        return self.due - min(self._interval(term) * JITTER_SHARE, GATHER_MAX)
+        return self.due - min(self._plan.interval * JITTER_SHARE, GATHER_MAX)
 
     def length(self, now: float, asked: float | None = None) -> float:
         """Return the TTL to renew with, in seconds: as ``asked`` or planned, within ``max_hold``,
@@ -224,10 +224,6 @@ class RenewalSchedule:
     def _ttl(self, term: Term) -> float:
         """Return the shorter of the planned TTL and the term's own, which the user may have set."""
         return min(self._plan.ttl, term.ttl)
-
-    def _interval(self, term: Term) -> float:
-        """Return the plan's interval, or its share of a term that the user made shorter."""
-        return self._plan.interval * (self._ttl(term) / self._plan.ttl)
 
     def _set_wake(self, term: Term) -> None:
         # `gather` does not count: another lease's renewal takes this one along.
