@@ -171,11 +171,11 @@ class WitnessStatements(Dialect):
     def record_ttl(self, ttl: float) -> Query[int]:
         # Both at once, so the witness does not say it before the epoch is on disk. And only what
         # was announced: the witness is believed from now on, whatever this commit waits for.
-        # Where several begin anew at once, the rows are locked first: all but one see that it was
-        # done. The epoch's comes first, as in every statement that changes both: a statement that
-        # waits for the row and finds it changed keeps its lock until the transaction ends. Each
-        # table has one row, which the planner is told by its key: else it expects so many that it
-        # compiles the statement.
+        # Where several transactions begin anew at once, each locks the rows first: all but one see
+        # that another has done it. They lock the epoch's row before the witness's, as every
+        # statement does that changes both. For a transaction that has waited for a row, and then
+        # finds it changed, keeps its lock to the end. Each table has one row, and the key tells the
+        # planner: else it expects thousands of rows, and compiles the statement.
         before = f"""CASE WHEN e.longest_ttl <= granted THEN 0
             WHEN pg_relation_size({self.oid(self.lock_table)}) > {_READABLE} THEN e.longest_ttl
             ELSE least(e.longest_ttl, coalesce((
