@@ -14,7 +14,7 @@ from tenacity import stop_after_attempt, wait_none
 
 from dblock import Conflict, RetryPolicy, retry_on_conflict
 from tests.conftest import BORROWED, Database, NewDatabase
-from tests.support import LONG, Threads
+from tests.support import LONG, SECONDS, Threads
 
 
 class Base(DeclarativeBase):
@@ -91,29 +91,33 @@ def test_other_errors_are_not_retried(engine: Engine) -> None:
 
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb", *BORROWED["threads"]])
 def test_a_deadlock(new_database: NewDatabase, threads: Threads, kind: str) -> None:
-    """Two take two rows in opposite order: one is undone by the database, and comes again.
-
-    If that one is quick it has its first row before the other gets it, and they meet again.
-    """
+    """Two take two rows in opposite order: one is undone by the database, and comes again."""
     made = create_engine(new_database(kind).users_url)
     Base.metadata.create_all(made)
     with Session(made) as session, session.begin():
         session.add_all([Product(id=1, stock=0), Product(id=2, stock=0)])
     both = threading.Barrier(2)
+    done = threading.Event()
     tries = []
 
     @retry_on_conflict(sessionmaker(made))
     def work(session: Session, first: int, second: int) -> None:
         tries.append(first)
+        if len(tries) > 2:  # or it could have its first row before the other gets it
+            assert done.wait(SECONDS)
         add(session, first)
         if len(tries) <= 2:
             both.wait(LONG)
         add(session, second)
 
+    def run(first: int, second: int) -> None:
+        work(first, second)
+        done.set()
+
     for order in ((1, 2), (2, 1)):
-        threads.start(work, *order)
+        threads.start(run, *order)
     threads.join()
-    assert len(tries) >= 3
+    assert len(tries) == 3
     assert (stock(made, 1), stock(made, 2)) == (2, 2)
     made.dispose()
 

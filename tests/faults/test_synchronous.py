@@ -67,11 +67,18 @@ class Synchronous:
         assert not doing.done()
 
     def told(self, name: str) -> bool:
-        """Whether the standby, once nothing more comes, knows of the name's hold."""
+        """Whether what the standby has on its disk by now includes the name's hold.
+
+        A commit waits until the standby has it on disk. Queries there see it a little later.
+        """
         database = make_url(self.url).database
         assert database is not None
+        url = self.standby.url_for(database)
+        ((received,),) = execute(url, "SELECT pg_last_wal_receive_lsn()")
+        replayed = f"SELECT pg_last_wal_replay_lsn() >= '{received}'::pg_lsn"
+        eventually(lambda: execute(url, replayed) == [(True,)])
         query = f"SELECT 1 FROM dblock_lock WHERE lock_name = '{name}' AND token IS NOT NULL"
-        return bool(execute(self.standby.url_for(database), query))
+        return bool(execute(url, query))
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from dblock import LockLost, Locks
 from dblock.protocol.steps import Query
 from dblock.schema import upgrade
 from tests.conftest import Database, NewDatabase, OwnServers, find_or_skip
-from tests.faults.database import epoch, forget, pause, shorten_pause
+from tests.faults.database import WAITING, epoch, forget, pause, shorten_pause
 from tests.faults.proxy import Lose, Proxy
 from tests.servers import PgBouncer, PostgreSQL, execute
 from tests.sql_functions.caller import Caller, token
@@ -267,9 +267,7 @@ def test_transactions_that_record_a_ttl_wait_for_each_other(
     longest = 3 * LONG
 
     def waiting() -> None:
-        query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-        within = f"{query} AND datname = current_database()"
-        eventually(lambda: execute(db.url, within) == [(1,)])
+        eventually(lambda: execute(db.url, WAITING) == [(1,)])
 
     with (
         Locks(db.url) as locks,
