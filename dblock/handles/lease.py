@@ -277,7 +277,7 @@ class Lease(SingleHandle):
         """End the ``with`` block's hold, unless it was detached and goes on elsewhere."""
         if self._detached and self._forget_detached():
             return
-        self.release()
+        self._runtime.finish(self._release)
 
     def _forget_detached(self) -> bool:
         """Return whether the caller's last hold was detached, and forget that."""
