@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,13 @@ def test_all_kinds(new_database: NewDatabase, create_app: Factory) -> None:
     with app.app_context():
         with locks.all(locks.lease("a", ttl=LONG), locks.lease("b", ttl=LONG), wait=0):
             assert [state.name for state in locks.locks.list()] == ["a", "b"]
+        assert locks.detached("import").take(ttl=LONG).fence == 1
+
+        @locks.cron("figures", once_per="day")
+        def figures() -> str:
+            return "new"
+
+        assert [figures(), figures()] == ["new", None]
         table.create(db.session.connection())
         db.session.execute(table.insert().values(id=7, n=3))
         assert locks.counter(table.c.n, key=table.c.id).take(db.session, 7, 2)
@@ -121,6 +129,11 @@ def test_all_kinds(new_database: NewDatabase, create_app: Factory) -> None:
                     call.result = {"id": 7}
             assert call.result == {"id": 7}
             db.session.commit()
+
+
+def test_every_maker_of_locks_is_there() -> None:
+    made = {name for name, one in vars(Locks).items() if isfunction(one) and name[0] != "_"}
+    assert made - {"close"} <= set(vars(DBLock))
 
 
 def test_several_applications(new_database: NewDatabase, create_app: Factory) -> None:

@@ -12,7 +12,19 @@ from flask import Request as FlaskRequest
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from dblock import Counter, Election, Lease, Locks, MultiLock, Once, RowLock, Semaphore, SharedLease
+from dblock import (
+    Counter,
+    Cron,
+    DetachedLease,
+    Election,
+    Lease,
+    Locks,
+    MultiLock,
+    Once,
+    RowLock,
+    Semaphore,
+    SharedLease,
+)
 from dblock.aio import AsyncLocks
 from dblock.contrib import django as dj
 from dblock.contrib.django import idempotent, using
@@ -109,6 +121,8 @@ def flask(session: Session) -> None:
     assert_type(locks.all(locks.lease("a"), wait=5), MultiLock)
     assert_type(locks.counter(Product.stock, key=Product.id), Counter)
     assert_type(locks.once(session, "order:42"), Once)
+    assert_type(locks.cron("figures", once_per="day"), Cron)
+    assert_type(locks.detached("import"), DetachedLease)
     assert_type(nightly_flask(1), str)
     assert_type(cleanup_flask(1), str | None)
     locks.idempotent(session, caller=whose)(nightly_flask)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 import click
 from flask import Flask, Request, appcontext_pushed, current_app, g
@@ -17,7 +17,6 @@ from ...cli.embedded import Given, commands
 from ...cli.schema import downgrade, upgrade
 from ...decorating import check_runnable, wraps
 from ...errors import DBLockError, NotHeld
-from ...handles.attached import AttachedLease
 from ...handles.lease import Lease
 from ...handles.options import check_keywords
 from ...locks import Locks
@@ -27,34 +26,32 @@ from .idempotency import decorator
 
 if TYPE_CHECKING:
     from alembic.config import Config
-    from sqlalchemy.orm import InstrumentedAttribute
-    from sqlalchemy.schema import Column
 
     from ...arguments import Seconds
-    from ...counters.counter import Counter
-    from ...counters.numbers import Number
-    from ...handles.election import Election
-    from ...handles.multi import MultiLock
-    from ...handles.once import Once
     from ...handles.options import (
-        AttachKeywords,
-        ElectionKeywords,
         LeaseKeywords,
-        SemaphoreKeywords,
         SkipKeywords,
     )
-    from ...handles.row import RowLock
-    from ...handles.semaphore import Semaphore
-    from ...handles.shared import SharedLease
     from ...io.borrowed import Borrowable
     from ...io.target import Target
-    from ...policy import RetryPolicy
 
 _log = logging.getLogger("dblock")
 
 NAME = "dblock"
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def _delegate(
+    maker: Callable[Concatenate[Locks, P], T],
+) -> Callable[Concatenate[DBLock, P], T]:
+    """Return a method of :class:`DBLock` that calls this one with the application's locks."""
+
+    @wraps(maker)
+    def method(self: DBLock, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return maker(self.locks, *args, **kwargs)
+
+    return method
 
 
 class DBLock:
@@ -70,6 +67,9 @@ class DBLock:
         a dict with the arguments of :class:`dblock.Timeouts`.
     ``DBLOCK_SCHEMA``, ``DBLOCK_PREFIX``, ``DBLOCK_LABEL``, ``DBLOCK_TRUST_SERVER``
         as the arguments of :class:`dblock.Locks`.
+
+    It has the methods of :class:`dblock.Locks` that make locks. They need an application context,
+    so use :meth:`locked` and :meth:`skip` to decorate a function of a module.
     """
 
     def __init__(self, app: Flask | None = None) -> None:
@@ -114,83 +114,19 @@ class DBLock:
         getattr(g, NAME).append(lease)
         return lease
 
-    def lease(
-        self,
-        name: str,
-        **options: Unpack[LeaseKeywords[None]],
-    ) -> Lease:
-        """Return a lease: see :meth:`dblock.Locks.lease`, also for the ``options``."""
-        return self.locks.lease(name, **options)
-
-    def shared(
-        self,
-        name: str,
-        **options: Unpack[LeaseKeywords[None]],
-    ) -> SharedLease:
-        """Return a lease that others may share: see :meth:`dblock.Locks.shared`."""
-        return self.locks.shared(name, **options)
-
-    def attach(self, text: str, **options: Unpack[AttachKeywords[None]]) -> AttachedLease:
-        """Return a lease that goes on with a hold: see :meth:`dblock.Locks.attach`."""
-        return self.locks.attach(text, **options)
-
-    def row(
-        self,
-        name: str,
-        *,
-        wait: Seconds | None = None,
-        on: Borrowable | None = None,
-        retry: RetryPolicy | None = None,
-    ) -> RowLock:
-        """Return a row lock: see :meth:`dblock.Locks.row`.
-
-        With ``on=db.session`` it ends with the session's transaction.
-        """
-        return self.locks.row(name, wait=wait, on=on, retry=retry)
-
-    def election(self, name: str, **options: Unpack[ElectionKeywords[None]]) -> Election:
-        """Return an election: see :meth:`dblock.Locks.election`."""
-        return self.locks.election(name, **options)
-
-    def semaphore(
-        self,
-        name: str,
-        limit: int,
-        **options: Unpack[SemaphoreKeywords[None]],
-    ) -> Semaphore:
-        """Return a semaphore: see :meth:`dblock.Locks.semaphore`."""
-        return self.locks.semaphore(name, limit, **options)
-
-    def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> MultiLock:
-        """Return the given locks as one lock: see :meth:`dblock.Locks.all`."""
-        return self.locks.all(*locks, wait=wait)
-
-    def counter(
-        self,
-        column: Column[Any] | InstrumentedAttribute[Any],
-        *,
-        key: Column[Any] | InstrumentedAttribute[Any],
-        version: Column[Any] | InstrumentedAttribute[Any] | None = None,
-        floor: Number | None = 0,
-        stripes: int | None = None,
-        retry: RetryPolicy | None = None,
-    ) -> Counter:
-        """Return a counter: see :meth:`dblock.Locks.counter`."""
-        return self.locks.counter(
-            column, key=key, version=version, floor=floor, stripes=stripes, retry=retry
-        )
-
-    def once(
-        self,
-        session: Borrowable,
-        key: str,
-        *,
-        fingerprint: Any = None,
-        keep: Seconds = 24 * 3600.0,
-        wait: Seconds | None = None,
-    ) -> Once:
-        """Return a call that is made once: see :meth:`dblock.Locks.once`."""
-        return self.locks.once(session, key, fingerprint=fingerprint, keep=keep, wait=wait)
+    lease = _delegate(Locks.lease)
+    shared = _delegate(Locks.shared)
+    attach = _delegate(Locks.attach)
+    detached = _delegate(Locks.detached)
+    detached_semaphore = _delegate(Locks.detached_semaphore)
+    detached_from = _delegate(Locks.detached_from)
+    row = _delegate(Locks.row)
+    election = _delegate(Locks.election)
+    semaphore = _delegate(Locks.semaphore)
+    cron = _delegate(Locks.cron)
+    all = _delegate(Locks.all)
+    counter = _delegate(Locks.counter)
+    once = _delegate(Locks.once)
 
     def locked(
         self,
