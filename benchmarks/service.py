@@ -24,6 +24,7 @@ from .site import Site
 
 GROUP, SCENARIO = "service", "take and release by HTTP, 96 names, postgresql"
 BARE = "uvicorn, a bare 204"
+HEALTH = "dblock serve, GET /healthz"
 LOGGED, SILENT = "dblock serve", "dblock serve --no-access-log"
 CONNECTIONS = 8
 
@@ -66,14 +67,16 @@ def run(site: Site, effort: Effort) -> Iterator[Figure]:
     sheet = Sheet(GROUP, SCENARIO)
     with ExitStack() as stack:
         running: dict[str, tuple[str, int]] = {BARE: stack.enter_context(_bare())}
+        asked = {HEALTH: ("health",)}
         for _, url in site.urls(("postgresql",)):
             for who, options in ((SILENT, ("--no-access-log",)), (LOGGED, ())):
                 service = Service(url, *options)
                 stack.callback(service.close)
                 running[who] = service.address, service.process.pid
+            running[HEALTH] = running[LOGGED]
         for _ in range(effort.rounds):
             for who, (address, pid) in running.items():
-                load = _load(address, pid, effort.loop)
+                load = _load(address, pid, effort.loop, *asked.get(who, ()))
                 sheet.add(who, "CPU a request", "ms", load.cpu * 1e3)
                 sheet.add(who, "requests", "/s", load.rate)
                 sheet.add(who, "p50", "ms", load.p50 * 1e3)
@@ -81,12 +84,15 @@ def run(site: Site, effort: Effort) -> Iterator[Figure]:
     yield from sheet.figures()
 
 
-def _load(address: str, pid: int, seconds: float) -> Load:
+def _load(address: str, pid: int, seconds: float, *arguments: str) -> Load:
     before, began = _cpu(pid), monotonic()
     many = str(CONNECTIONS)
     command = ("wrk", "-t", many, "-c", many, "-d", f"{max(1, round(seconds))}s", "-s", str(_PAIRS))
     done = subprocess.run(
-        (*command, f"http://{address}"), capture_output=True, text=True, check=True
+        (*command, f"http://{address}", "--", *arguments),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     took, cpu = monotonic() - began, _cpu(pid) - before
     found = _DONE.search(done.stdout)
