@@ -53,15 +53,15 @@ def test_in_order_and_back(locks: Locks, others: Locks) -> None:
     together = locks.all(*(locks.lease(name, ttl=LONG) for name in "cab"))
     order: list[str] = []
     for lock in together.locks:
-        release = lock.release
+        leave = lock.leave
         name = lock.name
 
-        def noted(name: str = name, release: object = release) -> None:
+        def noted(name: str = name, leave: object = leave) -> None:
             order.append(name)
-            assert callable(release)
-            release()
+            assert callable(leave)
+            leave()
 
-        lock.release = noted  # type: ignore[method-assign]
+        lock.leave = noted  # type: ignore[method-assign]
     with together:
         pass
     assert order == ["c", "b", "a"]
