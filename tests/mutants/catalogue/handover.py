@@ -13,7 +13,7 @@ OVER = "a hold that has run out goes on nowhere"
 ONCE = "a hold goes on in one place"
 GUARDED = "what the holder before has guarded ends before another goes on"
 
-HANDING_OVER = (
+HANDOVER = (
     Mutant(
         "attached-when-it-has-run-out-on-postgresql",
         OVER,

@@ -9,7 +9,7 @@ CONTRACT = "tests/contract/test_shared.py"
 FAULTS = "tests/faults/test_shared.py"
 BESIDE = "a writer is beside nobody"
 
-READING = (
+SHARED = (
     Mutant(
         "a-dead-writer-keeps-out-who-does-not-wait",
         "readers go past a writer that has died, however short they wait",

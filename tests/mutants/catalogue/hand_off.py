@@ -10,7 +10,7 @@ PASSED = "a release makes the name the first waiter's"
 GRANTED = "to pass a name on is to grant it"
 BELIEVED = "a message is believed for no longer than the database has the name for who heard it"
 
-PASSING_ON = (
+HAND_OFF = (
     Mutant(
         "freed-in-front-of-who-waits",
         PASSED,

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 
 TESTS = "tests/contract/test_semaphore.py"
 
-SLOTS = (
+SEMAPHORE = (
     Mutant(
         "the-turnstile-is-not-fair",
         "with fair=True waiters get slots in the order of arrival",
