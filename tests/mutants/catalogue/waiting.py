@@ -6,7 +6,7 @@ from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 QUEUE, LEAVING = "tests/waiting/test_queue.py", "tests/waiting/test_leaving.py"
-PASSING = "tests/waiting/test_passing_on.py"
+HAND_OFFS = "tests/waiting/test_hand_off.py"
 FAIR, AWAY = "tests/waiting/test_fair.py", "tests/waiting/test_away.py"
 STARVING = "tests/waiting/test_starving.py"
 STARVES = "nobody starves where waiters are not called"
@@ -89,7 +89,7 @@ WAITING = (
         "queue.call",
         "SELECT {_TOLD}",
         "SELECT NULL",
-        f"{PASSING}::test_a_guarded_hold_is_not_passed_on[threads]",
+        f"{HAND_OFFS}::test_a_guarded_hold_is_not_passed_on[threads]",
         dies_in="postgresql forced:",
     ),
     Mutant(
