@@ -34,6 +34,8 @@ EVERY_KIND = frozenset(
         "test_election",
         "test_semaphore",
         "test_shared",
+        "test_shared_expiry",
+        "test_shared_waiting",
         "test_keeper::test_it_outlives_its_ttl",
         "test_keeper_tells::test_it_is_told_unprompted",
     }
