@@ -14,7 +14,10 @@ STARVING = "tests/waiting/test_starving.py"
 STARVES = "nobody starves where waiters are not called"
 KEPT = "nobody keeps the user lock without the name"
 
-NOT_OVERTAKEN = "tests/contract/test_shared_waiting.py::test_writers_that_wait_behind_a_writer_are_not_overtaken"
+NOT_OVERTAKEN = (
+    "tests/contract/test_shared_waiting.py"
+    "::test_writers_that_wait_behind_a_writer_are_not_overtaken"
+)
 
 USER_LOCKS = (
     Mutant(
