@@ -80,7 +80,7 @@ OUTCOMES = (
         "acquire._refuse",
         "raise attempt.told(attempt.timed_out)",
         "raise attempt.timed_out",
-        "tests/simulation/test_found.py::test_it_is_mended",
+        "tests/simulation/test_found.py::test_it_is_fixed",
         dies_in="sqlite read-only: b.grant#1!unanswered b.join#201!given-up:0.5",
     ),
     Mutant(
@@ -98,7 +98,7 @@ OUTCOMES = (
         "ServerWait._wait_in_server",
         "yield from self._end_wait(failure)",
         "if failure.fault is Fault.DISCONNECTED: raise",
-        "tests/simulation/test_found.py::test_it_is_mended",
+        "tests/simulation/test_found.py::test_it_is_fixed",
         dies_in="mariadb outage: b.connect#2<+8",
     ),
     Mutant(

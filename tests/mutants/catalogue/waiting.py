@@ -13,7 +13,7 @@ STARVES = "nobody starves where waiters are not called"
 WOKEN = "who waits is called by the database"
 
 NOBODY_KNOWS = "what is not known is said to be unknown"
-FOUND = "tests/simulation/test_found.py::test_it_is_mended"
+FOUND = "tests/simulation/test_found.py::test_it_is_fixed"
 
 STRANGERS = "tests/waiting/test_strangers.py"
 IGNORED = "what strangers say to who waits is nothing"
