@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+ENDS = "tests/waiting/test_hand_off_ends.py"
 HAND_OFFS, QUEUE = "tests/waiting/test_hand_off.py", "tests/waiting/test_queue.py"
 BELIEVING, COSTS = "tests/protocol/test_believing.py", "tests/faults/test_round_trips.py"
 PASSED = "a release makes the name the first waiter's"
@@ -125,7 +126,7 @@ HAND_OFF = (
         "LeaseStatements._take",
         "FOR UPDATE OF k",
         "",
-        f"{HAND_OFFS}::test_who_takes_over_waits_for_a_guard[threads]",
+        f"{ENDS}::test_who_takes_over_waits_for_a_guard[threads]",
         dies_in="postgresql-volatile guarded-late:",
     ),
     Mutant(
@@ -143,7 +144,7 @@ HAND_OFF = (
         "release.leave",
         "if dialect.can_notify and reply.matched == 0:",
         "if False:",
-        f"{HAND_OFFS}::test_who_gives_up_when_it_is_passed_the_name_passes_it_on[threads]",
+        f"{ENDS}::test_who_gives_up_when_it_is_passed_the_name_passes_it_on[threads]",
         dies_in="model counted-tries: b.leave#1!given-up:0.5",
     ),
     Mutant(
@@ -152,7 +153,7 @@ HAND_OFF = (
         "LeaseStatements._take",
         'waiters = {self.others("number > mine.position OR number < mine.position AND")}',
         "waiters = NULL",
-        f"{HAND_OFFS}::test_the_living_keep_their_places_when_another_takes_over",
+        f"{ENDS}::test_the_living_keep_their_places_when_another_takes_over",
         dies_in="postgresql dead-in-front:",
     ),
     Mutant(
@@ -161,7 +162,7 @@ HAND_OFF = (
         "QueueStatements.others",
         "{unless} {CALLED}\n",
         "{unless} true\n",
-        f"{HAND_OFFS}::test_the_dead_do_not",
+        f"{ENDS}::test_the_dead_do_not",
         dies_in="postgresql dead-in-front:",
     ),
     Mutant(
