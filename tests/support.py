@@ -97,6 +97,13 @@ def lock_row(engine: Engine, locks: Locks, name: str) -> LockRow:
         return LockRow(*connection.execute(query).one())
 
 
+def queues(engine: Engine, locks: Locks, name: str = "report") -> bool:
+    """Return whether anybody stands in the name's queue."""
+    with engine.connect() as connection:
+        row = connection.execute(TABLE.select().where(named(locks, name))).one()
+    return bool(row.waiters)
+
+
 def expire(engine: Engine, locks: Locks, name: str) -> None:
     """Let a lease be over by the database's clock, its holder knowing nothing of it."""
     statement = update(TABLE).where(named(locks, name))

@@ -63,7 +63,7 @@ def test_the_page_has_a_place_for_the_figures() -> None:
     assert page.count(BEGIN) == page.count(END) == 1
 
 
-def test_a_handoff_goes_to_another_process() -> None:
+def test_a_hand_off_goes_to_another_process() -> None:
     """Process 0 takes the lock back at 2 and 3 ms, while process 1 waits from 1 to 5 ms."""
     first = [Turn(0, 1 * MS, 1 * MS), Turn(1 * MS, 2 * MS, 2 * MS), Turn(2 * MS, 3 * MS, 3 * MS)]
     second = [Turn(1 * MS, 5 * MS, 5 * MS)]

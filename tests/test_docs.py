@@ -199,6 +199,13 @@ def test_the_commands_that_find_tests() -> None:
         assert len(done.stdout.splitlines()) > 1, command
 
 
+def test_the_page_that_finds_tests_has_each_folder() -> None:
+    folders = {file.parent.name for file in (ROOT / "tests").glob("*/__init__.py")}
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    (table,) = re.findall(r"^\| folder of `tests/` .*?\n\n", page, re.DOTALL | re.MULTILINE)
+    assert {folder for folder in folders if f"`{folder}/`" not in table} == set()
+
+
 @pytest.mark.parametrize("page", [*PAGES, *FRAMEWORKS, *OTHERS], ids=lambda page: page.name)
 def test_links(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):

@@ -13,7 +13,9 @@ from tests.test_docs import ROOT
 
 FILES = (
     *("contract/test_lease.py", "contract/test_row.py", "contract/test_counter.py"),
-    *("contract/test_shared.py", "contract/test_semaphore.py", "contract/test_election.py"),
+    *("contract/test_shared.py", "contract/test_shared_waiting.py"),
+    *("contract/test_shared_expiry.py", "contract/test_semaphore_limit.py"),
+    *("contract/test_semaphore.py", "contract/test_election.py"),
     *("contract/test_once.py", "contract/test_guard.py", "contract/test_cron.py"),
     *("contrib/test_migration_lock.py", "aio/test_tasks.py", "contrib/test_idempotency.py"),
 )

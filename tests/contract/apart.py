@@ -33,7 +33,10 @@ EVERY_KIND = frozenset(
         "test_whereabouts",
         "test_election",
         "test_semaphore",
+        "test_semaphore_limit",
         "test_shared",
+        "test_shared_expiry",
+        "test_shared_waiting",
         "test_keeper::test_it_outlives_its_ttl",
         "test_keeper_tells::test_it_is_told_unprompted",
     }
@@ -92,6 +95,7 @@ HOSTILE_FILES = {
             "test_fencing",
             "test_once",
             "test_semaphore",
+            "test_semaphore_limit",
             "test_waiters",
         }
     ),
@@ -110,6 +114,7 @@ NODE_FILES = {
             "test_handover",
             "test_row",
             "test_semaphore",
+            "test_semaphore_limit",
         }
     ),
     "asyncio": frozenset({"test_guard"}),

@@ -3,57 +3,23 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 
 import pytest
-from sqlalchemy import update
 from sqlalchemy.engine import Engine
 
-from dblock import DeadlockDetected, Lease, LockLost, Locks, NotAcquired, NotHeld, SharedLease
-from dblock.protocol.renew import Asked, renew_all
-from dblock.protocol.sharing import SharedAttempt
-from dblock.protocol.state import Renewal
+from dblock import DeadlockDetected, LockLost, Locks, NotAcquired, NotHeld, SharedLease
 from dblock.protocol.steps import Execute, Procedure, Query
-from dblock.protocol.tokens import for_reader
 from tests.contract.conftest import NewLocks
 from tests.support import (
     LONG,
     MOMENT,
     SECONDS,
-    SHORT,
-    TABLE,
     Threads,
-    eventually,
-    expire,
     lock_row,
-    named,
 )
 from tests.worlds.behind import inside, run
 
 NAME = "report"
-LONGER = 20 * LONG
-
-
-def queues(engine: Engine, locks: Locks, name: str = NAME) -> bool:
-    """Whether anybody stands in the name's queue."""
-    with engine.connect() as connection:
-        row = connection.execute(TABLE.select().where(named(locks, name))).one()
-    return bool(row.waiters)
-
-
-def stand(engine: Engine, locks: Locks, token: str) -> None:
-    """Let one stand in the name's queue whose token this is, and who is called by nobody."""
-    ticket = "0" * 24 + token + "2000its owner"
-    with engine.begin() as connection:
-        waiters = [ticket] if locks.dialect.can_notify else ticket[:24]
-        connection.execute(update(TABLE).where(named(locks, NAME)).values(waiters=waiters))
-
-
-def remaining(locks: Locks) -> float:
-    found = locks.show(NAME).remaining
-    assert found is not None
-    return found
 
 
 # --- many readers, or one writer -----------------------------------------------------------------
@@ -67,6 +33,7 @@ def test_readers_share_a_name(locks: Locks, others: Locks) -> None:
             reader.check()
             reader.renew()
             assert not reader.lost.is_set()
+            assert not reader.acquire(blocking=False)
         assert one.fence == two.fence
         assert not others.lease(NAME).acquire(blocking=False)
     assert not one.held
@@ -157,210 +124,23 @@ def test_as_a_decorator_and_with_others(locks: Locks, others: Locks) -> None:
         assert not others.lease("sales").acquire(blocking=False)
 
 
-# --- waiting -------------------------------------------------------------------------------------
+def test_a_failing_body_releases_it(locks: Locks, others: Locks) -> None:
+    with pytest.raises(ZeroDivisionError), locks.shared(NAME, ttl=LONG) as reader:
+        raise ZeroDivisionError
+    assert not reader.held
+    assert others.lease(NAME, ttl=LONG).acquire(blocking=False)
 
 
-def test_readers_that_waited_come_in_together(new_locks: NewLocks, threads: Threads) -> None:
-    """Several programs, and several of each: all are in at once, though nobody goes."""
-    all_in = threading.Barrier(7)
-    engine_locks = new_locks()
-    writer = engine_locks.lease(NAME, ttl=LONG)
-    writer.acquire()
-
-    def read(locks: Locks) -> None:
-        with locks.shared(NAME, ttl=LONG, wait=SECONDS):
-            all_in.wait(SECONDS)
-
-    programs = [new_locks() for _ in range(3)]
-    for locks in programs * 2:
-        threads.start(read, locks)
-    eventually(lambda: len(engine_locks.show(NAME).waiters) == 3)
-    writer.release()
-    all_in.wait(SECONDS)
-    threads.join()
-    assert engine_locks.list() == []
-
-
-@pytest.mark.parametrize("times", [{"poll": 10 * SECONDS, "poll_max": 10 * SECONDS}])
-def test_readers_do_not_wait_to_look_by_themselves(new_locks: NewLocks, threads: Threads) -> None:
-    """Where they can be called, the first that is let in calls the others."""
-    locks, all_in = new_locks(), threading.Barrier(4)
-    writer = locks.lease(NAME, ttl=10 * SECONDS)
-    writer.acquire()
-
-    def read(locks: Locks) -> None:
-        with locks.shared(NAME, ttl=10 * SECONDS, wait=SECONDS):
-            all_in.wait(LONG)
-
-    for _ in range(4):
-        threads.start(read, new_locks())
-    eventually(lambda: len(locks.show(NAME).waiters) == 4)
-    writer.release()
-    threads.join()
-
-
-def test_a_writer_that_waits_keeps_new_readers_out(
-    new_locks: NewLocks, engine: Engine, threads: Threads
-) -> None:
-    locks, order = new_locks(), []
-    reader = locks.shared(NAME, ttl=LONG)
-    reader.acquire()
-
-    def come(who: str, lock: Callable[[], object]) -> None:
-        with lock():  # type: ignore[attr-defined]
-            order.append(who)
-
-    writing = threads.start(come, "writer", lambda: new_locks().lease(NAME, ttl=LONG, wait=SECONDS))
-    eventually(lambda: queues(engine, locks))
-    assert not new_locks().shared(NAME, ttl=LONG).acquire(blocking=False)
-    reading = threads.start(
-        come, "reader", lambda: new_locks().shared(NAME, ttl=LONG, wait=SECONDS)
-    )
-    assert not new_locks().shared(NAME, ttl=LONG).acquire(timeout=MOMENT)
-    assert order == []
-    assert reader.held
-    reader.release()
-    writing.result(SECONDS)
-    reading.result(SECONDS)
-    assert order == ["writer", "reader"]
-
-
-@pytest.mark.parametrize("times", [{"grace": SECONDS}], ids=["unhurried"])
-@pytest.mark.parametrize("shared_before", [True, False])
-def test_writers_that_wait_behind_a_writer_are_not_overtaken(
-    new_locks: NewLocks, threads: Threads, shared_before: bool
-) -> None:
-    """Not by readers that come later, whether or not anybody has shared the name before."""
-    locks = new_locks()
-    if shared_before:
-        with locks.shared(NAME, ttl=LONG):
-            pass
-    order: list[str] = []
-
-    def come(who: str, lock: Lease, waiting: int) -> None:
-        def get_in() -> None:
-            with lock:
-                order.append(who)
-
-        threads.start(get_in)
-        eventually(lambda: len(locks.show(NAME).waiters) == waiting)
-
-    writer = locks.lease(NAME, ttl=LONG)
-    writer.acquire()
-    for number in range(3):
-        come("writer", new_locks().lease(NAME, ttl=LONG, wait=SECONDS), number + 1)
-    for number in range(2):
-        come("reader", new_locks().shared(NAME, ttl=LONG, wait=SECONDS), number + 4)
-    writer.release()
-    threads.join()
-    assert order == ["writer"] * 3 + ["reader"] * 2
-
-
-@pytest.mark.parametrize("times", [{"poll": 10 * SECONDS, "poll_max": 10 * SECONDS}])
-def test_a_writer_that_gives_up_lets_readers_in(
-    new_locks: NewLocks, engine: Engine, threads: Threads
-) -> None:
-    """Where they can be called, it calls them."""
-    locks = new_locks()
-    with locks.shared(NAME, ttl=LONG):
-        writing = threads.start(new_locks().lease(NAME, ttl=LONG).acquire, timeout=4 * MOMENT)
-        eventually(lambda: queues(engine, locks))
-        assert threads.start(new_locks().shared(NAME, ttl=LONG).acquire, timeout=SECONDS).result()
-        assert not writing.result(SECONDS)
-    assert not queues(engine, locks)
-
-
-@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
-def test_readers_that_wait_keep_no_reader_out(locks: Locks, others: Locks, engine: Engine) -> None:
-    """The queue tells who is one, on PostgreSQL."""
-    with locks.shared(NAME, ttl=LONG):
-        for token, let_in in (("f" * 32, False), (for_reader("f" * 32), True)):
-            stand(engine, locks, token)
-            reader = others.shared(NAME, ttl=LONG)
-            assert reader.acquire(blocking=False) is let_in
-            if let_in:
-                reader.release()
-
-
-def test_a_writer_that_was_killed_while_it_waited_does_not_keep_readers_out(
-    locks: Locks, others: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its ticket is in the queue for as long as readers have the name, if nobody is told there."""
-    monkeypatch.setattr(SharedAttempt, "patient", SHORT)
-    with locks.shared(NAME, ttl=LONG):
-        stand(engine, locks, "f" * 32)
-        with others.shared(NAME, ttl=LONG, wait=SECONDS):
-            assert locks.show(NAME).readers == 2
-
-
-@pytest.mark.parametrize("db", ["mariadb", "sqlite"], indirect=True)
-def test_a_writer_that_was_killed_keeps_out_no_reader_that_does_not_wait(
-    locks: Locks, others: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However short readers wait, if others have had the name for a while."""
-    monkeypatch.setattr(SharedAttempt, "patient", SHORT)
-    with locks.shared(NAME, ttl=LONG):
-        stand(engine, locks, "f" * 32)
-        reader = others.shared(NAME, ttl=LONG)
-        eventually(lambda: reader.acquire(blocking=False))
-        reader.release()
-
-
-@pytest.mark.parametrize("db", ["mariadb", "sqlite"], indirect=True)
-def test_a_writer_that_lives_is_seen_as_soon_as_it_stands_in_the_queue(
-    new_locks: NewLocks, engine: Engine, threads: Threads, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else readers that ask who is there would go past it."""
-    locks, others = new_locks(), new_locks()
-    monkeypatch.setattr(SharedAttempt, "patient", 0.0)
-    reader = locks.shared(NAME, ttl=LONG)
-    assert reader.acquire()
-    for locked in (new_locks(), new_locks()):
-        threads.start(locked.lease(NAME, ttl=LONG, wait=SECONDS).acquire)
-        eventually(lambda: queues(engine, locks))
-        assert not others.shared(NAME, ttl=LONG).acquire(blocking=False)
-        reader.release()
-        threads.join()
-        locks.release(NAME, force=True)
-        assert reader.acquire()
-    reader.release()
-
-
-def test_a_wait_that_ends_leaves_nothing(locks: Locks, others: Locks, engine: Engine) -> None:
-    with locks.lease(NAME, ttl=LONG):
-        before = time.monotonic()
-        with pytest.raises(NotAcquired), others.shared(NAME, ttl=LONG, wait=SHORT):
-            raise AssertionError("not reached")
-        assert time.monotonic() - before >= SHORT
-        assert not queues(engine, locks)
-        assert locks.show(NAME).waiters == ()
-
-
-def test_readers_and_writers_in_turn(new_locks: NewLocks, threads: Threads) -> None:
-    """A crowd of both: never a writer beside anybody, and all get in."""
-    lock, inside, done = threading.Lock(), {"r": 0, "w": 0}, {"r": 0, "w": 0}
-    wrong: list[dict[str, int]] = []
-
-    def work(kind: str, locks: Locks) -> None:
-        handle = (locks.shared if kind == "r" else locks.lease)(NAME, ttl=LONG, wait=SECONDS)
-        for _ in range(4):
-            with handle:
-                with lock:
-                    inside[kind] += 1
-                    if inside["w"] and sum(inside.values()) > 1:
-                        wrong.append(dict(inside))
-                time.sleep(0.002)
-                with lock:
-                    inside[kind] -= 1
-                    done[kind] += 1
-
-    programs = [new_locks() for _ in range(2)]
-    for number in range(6):
-        threads.start(work, "rrw"[number % 3], programs[number % 2])
-    threads.join()
-    assert wrong == []
-    assert done == {"r": 16, "w": 8}
-    assert programs[0].list() == []
+@pytest.mark.parametrize("mode", ["shared", "lease"])
+def test_another_program_that_closes_ends_no_hold(new_locks: NewLocks, mode: str) -> None:
+    """It was refused or shared the name, and closed its connections."""
+    locks, other = new_locks(), new_locks()
+    with getattr(locks, mode)(NAME, ttl=LONG) as held:
+        other.shared(NAME, ttl=LONG).acquire(blocking=False)
+        other.close()
+        held.check()
+        held.renew()
+        assert not new_locks().lease(NAME, ttl=LONG).acquire(blocking=False)
 
 
 # --- nobody waits for itself ---------------------------------------------------------------------
@@ -432,157 +212,16 @@ def test_a_cycle_of_readers_that_wait_for_each_other(
     assert sorted(one.result(SECONDS) for one in crossing) == ["got it", "told"]
 
 
-# --- how long it lasts ---------------------------------------------------------------------------
-
-
-def test_a_reader_lets_it_last_for_its_own_ttl(locks: Locks, others: Locks) -> None:
-    """And brings no other reader's expiry forward: not when it joins, is renewed, or renews."""
-    with locks.shared(NAME, ttl=LONG):
-        with others.shared(NAME, ttl=LONGER, wait=0):
-            assert remaining(locks) > LONG
-        with others.shared(NAME, ttl=SHORT, wait=0) as brief:
-            assert remaining(locks) > LONG
-            brief.renew()
-            brief.renew(SHORT / 2)
-            assert remaining(locks) > LONG
-            assert brief.remaining < SHORT
-
-
-def test_dead_readers_run_out_with_the_last_one(locks: Locks, others: Locks) -> None:
-    dead = locks.shared(NAME, ttl=SHORT, renew=False)
-    dead.acquire()
-    with others.shared(NAME, ttl=SHORT) as alive:
-        eventually(lambda: not dead.held)
-        alive.check()
-        assert not locks.lease(NAME).acquire(blocking=False)
-    assert others.lease(NAME, ttl=LONG).acquire(timeout=SECONDS)
-    with pytest.raises(LockLost):
-        dead.release()
-
-
-def test_readers_are_renewed_while_they_hold_it(
-    locks: Locks, others: Locks, engine: Engine
-) -> None:
-    ttl = 1.0
-    with locks.shared(NAME, ttl=ttl) as one, others.shared(NAME, ttl=ttl) as two:
-        for _ in range(5):
-            seen = lock_row(engine, locks, NAME).expires_at
-            eventually(lambda seen=seen: lock_row(engine, locks, NAME).expires_at != seen)  # type: ignore[misc]
-            one.check()
-            two.check()
-    assert not locks.lease(NAME).locked()
-
-
-def test_readers_of_one_program_are_renewed_at_once(locks: Locks, others: Locks) -> None:
-    """They share a row. The longest TTL of theirs counts, whichever is asked for first."""
-    with locks.shared(NAME, ttl=5.0, renew=False) as lease:
-        hold = inside(lease).current()
-        assert hold is not None
-        for ttls in ((LONG, 1.0), (1.0, 2 * LONG)):
-            asked = [Asked(Renewal(NAME, hold.token, ttl), hold.lease) for ttl in ttls]
-            outcomes = run(locks, renew_all(locks.dialect, asked))
-            assert [outcome.ttl for outcome in outcomes] == list(ttls)
-            assert remaining(others) > max(ttls) - 1.0
-
-
-def test_each_reader_is_told_of_its_loss(new_locks: NewLocks, engine: Engine) -> None:
-    told: list[LockLost] = []
-    locks = new_locks()
-    readers = [new_locks().shared(NAME, ttl=LONG, on_lost=told.append) for _ in range(2)]
-    for reader in readers:
-        reader.acquire()
-    assert locks.release(NAME, force=True)
-    assert locks.lease(NAME, ttl=LONG).acquire(blocking=False)
-    for reader in readers:
-        with pytest.raises(LockLost):
-            reader.renew()
-        assert not reader.held
-        with pytest.raises(LockLost):
-            reader.release()
-    assert len(told) == 2
-
-
-def test_a_reader_whose_time_is_over_is_told_though_others_go_on(
-    locks: Locks, others: Locks
-) -> None:
-    reader = locks.shared(NAME, ttl=SHORT, renew=False)
-    reader.acquire()
-    with others.shared(NAME, ttl=LONG):
-        eventually(reader.lost.is_set)
-        assert not reader.held
-        with pytest.raises(LockLost):
-            reader.check()
-        with pytest.raises(LockLost):
-            reader.release()
-        assert locks.show(NAME).readers == 1
-
-
-def test_a_group_that_ran_out_is_not_joined(locks: Locks, others: Locks, engine: Engine) -> None:
-    reader = locks.shared(NAME, ttl=LONG)
-    reader.acquire()
-    fence = reader.fence
-    expire(engine, locks, NAME)
-    with others.shared(NAME, ttl=LONG, wait=0) as later:
-        assert later.fence > fence
-        with pytest.raises(LockLost):
-            reader.release()
-        assert others.show(NAME).readers == 1
-
-
-# --- what it proves ------------------------------------------------------------------------------
-
-
-def test_a_guard_proves_that_nobody_has_written(
-    locks: Locks, others: Locks, engine: Engine
-) -> None:
-    reader = locks.shared(NAME, ttl=LONG)
-    reader.acquire()
-    with engine.connect() as connection, reader.guard(connection) as fence:
-        assert fence == reader.fence
-    expire(engine, locks, NAME)
-    with others.lease(NAME, ttl=LONG, wait=0):
-        pass
-    with (
-        engine.connect() as connection,
-        pytest.raises(LockLost),
-        reader.guard(connection),
-    ):
-        raise AssertionError("not reached")
-
-
-def test_nobody_writes_while_a_readers_guard_is_open(
-    new_locks: NewLocks, engine: Engine, threads: Threads
-) -> None:
-    """Although the reader has gone, and the last of the others after it, and a writer waits."""
-    locks = new_locks()
-    if locks.dialect.one_writer:
-        return  # there a guard keeps out whoever writes
-    guarded, last = locks.shared(NAME, ttl=LONG), new_locks().shared(NAME, ttl=LONG)
-    guarded.acquire()
-    last.acquire()
-    with engine.connect() as connection:
-        with guarded.guard(connection):
-            writing = threads.start(new_locks().lease(NAME, ttl=LONG).acquire, timeout=SECONDS)
-            eventually(lambda: queues(engine, locks))
-            guarded.release()
-            last.release()
-        assert not new_locks().lease(NAME, ttl=LONG).acquire(timeout=2 * MOMENT)
-        assert not writing.done()
-        connection.commit()
-    assert writing.result(SECONDS)
-
-
-def test_a_guard_keeps_no_reader_out(locks: Locks, others: Locks, engine: Engine) -> None:
-    if locks.dialect.one_writer:
-        return  # there a guard keeps out whoever writes
-    with (
-        locks.shared(NAME, ttl=LONG) as reader,
-        engine.connect() as connection,
-        reader.guard(connection),
-        others.shared(NAME, ttl=LONG, wait=0) as other,
-    ):
-        other.renew()
-        assert other.fence == reader.fence
+def test_a_reentrant_reader_holds_it_until_its_last_release(locks: Locks, others: Locks) -> None:
+    reader = locks.shared(NAME, ttl=LONG, reentrant=True)
+    with reader:
+        with reader, reader:
+            assert reader.held
+        assert reader.held
+        assert not others.lease(NAME, ttl=LONG).acquire(blocking=False)
+    assert not reader.held
+    with reader:
+        assert reader.held
 
 
 # --- what cannot be ------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def test_a_request(new_database: NewDatabase, create_app: Factory, alchemy: bool
         assert "others" in refused.text
 
 
-def test_a_lease_that_is_handed_over(new_database: NewDatabase, create_app: Factory) -> None:
+def test_a_handover(new_database: NewDatabase, create_app: Factory) -> None:
     """What was acquired for the request is not given back at its end."""
     database = new_database("postgresql", migrated=True)
     app = create_app(database.url)

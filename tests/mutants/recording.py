@@ -9,7 +9,7 @@ import ast
 from pathlib import Path
 from textwrap import indent, wrap
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent / "catalogue"
 FIELD = "dies_in"
 WIDTH = 100  # of a line of source
 

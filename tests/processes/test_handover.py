@@ -1,4 +1,4 @@
-"""A hold is handed from process to process, and either of them is killed with SIGKILL."""
+"""A hold is detached in one process and attached in another; SIGKILL kills either of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from dblock import LockLost, Locks
 from tests.conftest import Database
-from tests.processes.handing_over import go_on, hand_over
+from tests.processes.handover import attach, detach
 from tests.processes.workers import SECONDS, Process
 from tests.support import eventually
 
@@ -17,9 +17,9 @@ SHORT = 4.0
 def test_who_detached_it_is_killed(db: Database) -> None:
     """The hold goes on, renewed by the other."""
     with Locks(db.url) as locks:
-        with Process(hand_over, db.url, LONG) as first:
+        with Process(detach, db.url, LONG) as first:
             fence, text = first.message()
-            with Process(go_on, db.url, text, SHORT) as second:
+            with Process(attach, db.url, text, SHORT) as second:
                 assert second.message() == fence
                 first.kill()
                 assert not locks.lease("report", ttl=LONG).acquire(timeout=2 * SHORT)
@@ -32,7 +32,7 @@ def test_who_detached_it_is_killed(db: Database) -> None:
 
 def test_both_are_killed_before_it_is_attached(db: Database) -> None:
     """It runs out, when who detached it has said, and cannot be attached then."""
-    with Locks(db.url) as locks, Process(hand_over, db.url, SHORT) as first:
+    with Locks(db.url) as locks, Process(detach, db.url, SHORT) as first:
         fence, text = first.message()
         first.kill()
         left = locks.show("report")
@@ -52,9 +52,9 @@ def test_both_are_killed_before_it_is_attached(db: Database) -> None:
 
 def test_who_goes_on_is_killed(db: Database) -> None:
     """It runs out, and who detached it does not keep it."""
-    with Locks(db.url) as locks, Process(hand_over, db.url, LONG) as first:
+    with Locks(db.url) as locks, Process(detach, db.url, LONG) as first:
         fence, text = first.message()
-        with Process(go_on, db.url, text, SHORT) as second:
+        with Process(attach, db.url, text, SHORT) as second:
             assert second.message() == fence
         with pytest.raises(LockLost) as raised:
             locks.attach(text).acquire()
@@ -66,9 +66,9 @@ def test_who_goes_on_is_killed(db: Database) -> None:
 
 def test_delivered_again_when_who_goes_on_was_killed(db: Database) -> None:
     """Who asks is told that it goes on there while it may, and then that nobody has the name."""
-    with Locks(db.url) as locks, Process(hand_over, db.url, LONG) as first:
+    with Locks(db.url) as locks, Process(detach, db.url, LONG) as first:
         _, text = first.message()
-        with Process(go_on, db.url, text, SHORT) as second:
+        with Process(attach, db.url, text, SHORT) as second:
             second.message()
             second.kill()
         told: list[str] = []

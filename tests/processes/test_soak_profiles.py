@@ -49,7 +49,7 @@ def test_equal_processes(kind: str, own_server: OwnServers, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", PROFILES["hand-offs"].servers)
-def test_names_that_are_handed_over_beside_the_dying(
+def test_names_that_are_handed_off_beside_the_dying(
     kind: str, own_server: OwnServers, tmp_path: Path
 ) -> None:
     run("hand-offs", kind, own_server, tmp_path, 5, holds=300, deaths=1)

@@ -21,11 +21,16 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import CodeType
 from typing import NamedTuple
 
+import dblock
+
 from .scheduler import NEVER, Choice, Decide, Rules, Run
 from .standard import replaced
+
+PACKAGE = f"{Path(dblock.__file__).parent}/"
 
 #: A class, or a function.
 Code = Callable[..., object]
@@ -248,7 +253,7 @@ def _within(looked_at: tuple[Code, ...]) -> Callable[[CodeType], bool]:
     def within(code: CodeType) -> bool:
         found = known.get(id(code))  # to compare code takes its time
         if found is None:
-            ours = "/dblock/" in code.co_filename and "/tests/" not in code.co_filename
+            ours = code.co_filename.startswith(PACKAGE)
             found = known[id(code)] = (ours and f"{code.co_qualname}.".startswith(names), code)
         return found[0]
 

@@ -12,7 +12,7 @@ from .found import FOUND
 
 
 @pytest.mark.parametrize("what", FOUND)
-def test_it_is_mended(what: str) -> None:
+def test_it_is_fixed(what: str) -> None:
     before, schedule = FOUND[what]
     scenario = SCENARIOS[before.scenario]
     with before.plant(), pytest.raises(Exception) as failure:  # noqa: PT011 - of any kind

@@ -17,7 +17,7 @@ from dblock.protocol.tokens import is_shared
 from tests.simulation.effects import Effects
 from tests.simulation.loop import Actor, Loop, Violation
 from tests.simulation.memory import ROUNDED, Memory
-from tests.simulation.slots import Slots
+from tests.simulation.semaphores import Semaphores
 from tests.simulation.store import Store
 from tests.simulation.tables import Committed, Row
 from tests.simulation.transport import READING, Link, kind_of
@@ -113,7 +113,7 @@ class Ledger:
         #: What was done once, and behind gates.
         self.effects = Effects()
         #: The semaphores, as far as the tables tell of them.
-        self.slots = Slots(loop)
+        self.semaphores = Semaphores(loop)
 
     def has(self, name: str, token: str) -> bool:
         """Whether a token is on a name, and has not expired."""
@@ -141,7 +141,7 @@ class Ledger:
             self._forgot, self.rows = self.store.forgot, self.store.left
         self._note_ttls(getattr(query, "command", None))
         if kind == "set_limit" or forgot:
-            self.slots.limit(self.store.limits())
+            self.semaphores.limit(self.store.limits())
         rows, now = self.store.rows(), self.store.clock()
         self._memory.look(rows, now)
         for name in self.rows.keys() - rows.keys():
@@ -235,7 +235,7 @@ class Ledger:
             elif not before.free(now):
                 raise Violation(f"{name!r} was taken while it was held")
             if actor is not None:
-                self.slots.granted(name)
+                self.semaphores.granted(name)
                 self.grants[row.token] = Grant(
                     name, actor, self.loop.now, passed, self.store.identity
                 )

@@ -95,7 +95,7 @@ def folder() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("line", FOUND.values(), ids=FOUND)
-def test_it_is_mended(line: str) -> None:
+def test_it_is_fixed(line: str) -> None:
     outcome = replay(line)
     if outcome.violation is not None:
         raise outcome.violation

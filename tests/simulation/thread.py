@@ -442,7 +442,7 @@ class Thread:
         knowing.begin(self.actor, name)
         until = None if wait is None else start + wait / self.client.rate
         waiting = Wait(self, name, start, until)
-        self.ledger.slots.waits.append(waiting)
+        self.ledger.semaphores.waits.append(waiting)
         try:
             with self.calling(f"taking a slot of {name!r}", wait):
                 had = semaphore.acquire(timeout=-1 if wait is None else wait)
@@ -456,9 +456,9 @@ class Thread:
             self._has_no_slot(semaphore, start)
             raise
         finally:
-            self.ledger.slots.waits.remove(waiting)
+            self.ledger.semaphores.waits.remove(waiting)
         if had:
-            slots = self.ledger.slots
+            slots = self.ledger.semaphores
             limit = slots.limits.get(name, semaphore.limit)
             if limit != semaphore.limit and slots.changed[name] < start:
                 raise Violation(

@@ -81,7 +81,7 @@ class Watcher:
     def _watch_slots(self) -> None:
         """Promises 1 and 10 for semaphores: no more believe than there are slots, and no slot is
         free for long that somebody waits for."""
-        slots, clock = self.ledger.slots, self.store.clock()
+        slots, clock = self.ledger.semaphores, self.store.clock()
         for name, limit in slots.limits.items():
             names = [f"{name}#{number + 1}" for number in range(slots.most[name])]
             believed = [belief for slot in names for belief in self.beliefs.believed(slot)]

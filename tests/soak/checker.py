@@ -12,7 +12,7 @@ from itertools import pairwise
 from .facts import Facts, Found, History, Rule, Violation
 from .history import PROBE, Event
 from .ledger import Row
-from .liveness import fair, ghosts, handed_over, prompt
+from .liveness import fair, ghosts, handed_off, prompt
 from .operations import Hold, Write, gather
 
 # Refused tries to take a name, a TTL apart, after all faults and all workers have ended. One is
@@ -211,7 +211,7 @@ RULES: tuple[Callable[[Facts], Found], ...] = (
     stale,
     live,
     prompt,
-    handed_over,
+    handed_off,
     ghosts,
     fair,
     left,

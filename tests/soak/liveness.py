@@ -12,7 +12,7 @@ from math import inf
 from dblock.protocol.timing import Timing
 
 from .facts import Facts, Found, Violation
-from .handoffs import LOOK, handoffs
+from .hand_offs import LOOK, hand_offs
 from .history import place_of
 from .spans import both
 from .times import Times, is_refused, waits
@@ -48,14 +48,14 @@ def prompt(facts: Facts) -> Found:
     return checked, found
 
 
-def handed_over(facts: Facts) -> Found:
+def handed_off(facts: Facts) -> Found:
     """The next has a released name within 1.2 s; a term later where one just killed was first.
 
     Where nobody sees that a waiter has died the name is kept for each for a moment.
     """
     times, found, checked = Times(facts), [], 0
     kept = kept_for_each(facts)
-    for one in handoffs(times, sees_deaths=facts.history.sees_deaths):
+    for one in hand_offs(times, sees_deaths=facts.history.sees_deaths):
         checked += 1
         if one.free <= BOUND:
             continue
@@ -64,7 +64,7 @@ def handed_over(facts: Facts) -> Found:
         allowed += one.lost * (float(one.after.events[0].detail.get("ttl", 0.0)) + LOOK)
         allowed += one.deaths * kept
         if one.free > allowed:
-            what = f"{one.after.name!r} was not handed over for {one.free:.3f} s, {allowed:.3f} s "
+            what = f"{one.after.name!r} was not handed off for {one.free:.3f} s, {allowed:.3f} s "
             found.append(Violation(f"{what}are allowed, {one.deaths} were killed", events))
     return checked, found
 

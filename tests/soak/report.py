@@ -12,7 +12,7 @@ from rich.table import Table
 
 from .checker import BROKEN_WITHOUT, check
 from .facts import Facts, History, Rule, Violation
-from .handoffs import Handoff, handoffs
+from .hand_offs import HandOff, hand_offs
 from .liveness import BOUND
 from .times import Times
 
@@ -57,7 +57,7 @@ def show(
     history: History,
 ) -> None:
     """Print the tables."""
-    tables = _operations(title, counts), _faults(faults), _handoffs(history), _rules(rules)
+    tables = _operations(title, counts), _faults(faults), _hand_offs(history), _rules(rules)
     console.print(*tables, sep="\n")
 
 
@@ -82,11 +82,11 @@ def _faults(faults: Counter[str]) -> Table:
     return table
 
 
-def _handoffs(history: History) -> Table:
+def _hand_offs(history: History) -> Table:
     """How long the names were free that somebody waited for, in milliseconds."""
     times = Times(Facts(history))
-    kinds: dict[str, list[Handoff]] = {"nobody killed": [], "beside a death": [], "to the dead": []}
-    for one in handoffs(times, sees_deaths=history.sees_deaths):
+    kinds: dict[str, list[HandOff]] = {"nobody killed": [], "beside a death": [], "to the dead": []}
+    for one in hand_offs(times, sees_deaths=history.sees_deaths):
         kind = "to the dead" if one.lost else "beside a death" if one.deaths else "nobody killed"
         kinds[kind].append(one)
     table = Table(title="hand-offs: how long the name was free, in ms", title_justify="left")

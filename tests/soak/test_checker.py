@@ -43,7 +43,7 @@ def test_good(story: Story) -> None:
         "stale": 2,
         "live": 1,
         "prompt": 0,
-        "handed_over": 1,
+        "handed_off": 1,
         "ghosts": 0,
         "fair": 0,
         "left": 0,

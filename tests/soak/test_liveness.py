@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dblock.protocol.timing import Timing
-from tests.soak.handoffs import LOOK
+from tests.soak.hand_offs import LOOK
 from tests.soak.liveness import BOUND, ENOUGH, FAIR, STEPS
 from tests.soak.spans import both, union, without
 from tests.soak.story import Story
@@ -14,8 +14,8 @@ from tests.soak.times import AFTER
 X, Y, Z = "worker-1-1", "worker-2-1", "worker-3-1"
 LATE = 1.1 + BOUND  # y gets the name, which was free since 1.1, too late then
 TTL = 3.0
-# Two rules see what was handed over late: one of them also goes by what nobody told of.
-LATE_BY_BOTH = {"prompt", "handed_over"}
+# Two rules see what was handed off late: one of them also goes by what nobody told of.
+LATE_BY_BOTH = {"prompt", "handed_off"}
 
 
 class Waits(Story):
@@ -169,7 +169,7 @@ def test_a_yardstick_that_has_not_come_back(story: Waits) -> None:
     assert not story.broken()
 
 
-# --- handed over -------------------------------------------------------------------------------
+# --- handed off -------------------------------------------------------------------------------
 
 
 def killed_while_it_waits(story: Waits) -> None:
@@ -188,10 +188,10 @@ def test_a_fence_that_is_not_missing_was_given_to_nobody(story: Waits) -> None:
 def test_who_died_is_no_reason_to_be_late(story: Waits) -> None:
     killed_while_it_waits(story)
     story.granted(Y, 0.5, LATE + 0.1, 2, released=4.0)
-    assert story.broken() == {"handed_over"}
+    assert story.broken() == {"handed_off"}
 
 
-@pytest.mark.parametrize(("late", "broken"), [(-0.1, set()), (0.1, {"handed_over"})])
+@pytest.mark.parametrize(("late", "broken"), [(-0.1, set()), (0.1, {"handed_off"})])
 def test_a_name_that_was_granted_to_who_died(story: Waits, late: float, broken: set[str]) -> None:
     killed_while_it_waits(story)
     story.granted(Y, 0.5, LATE + TTL + LOOK + late, 3, released=9.0)
@@ -201,7 +201,7 @@ def test_a_name_that_was_granted_to_who_died(story: Waits, late: float, broken: 
 def test_it_is_kept_for_the_dead_where_nobody_sees_them(story: Waits) -> None:
     killed_while_it_waits(story)
     story.granted(Y, 0.5, LATE + Timing().grace - 0.1, 2, released=4.0)
-    assert story.broken() == {"handed_over"}
+    assert story.broken() == {"handed_off"}
     assert not story.broken(sees_deaths=False)
 
 
@@ -212,7 +212,7 @@ def test_a_fence_that_is_missing_where_nobody_died(story: Waits) -> None:
     assert not story.broken()
     cancelled = next(event for event in story.events if event.process == Z and event.at == 1.2)
     cancelled.detail["error"] = "CancelledError"
-    assert story.broken() == {"handed_over"}
+    assert story.broken() == {"handed_off"}
 
 
 def test_waits_in_vain_hide_nothing(story: Waits) -> None:
@@ -221,7 +221,7 @@ def test_waits_in_vain_hide_nothing(story: Waits) -> None:
         start = 0.5 + number * 0.5
         story.acquire(Z, start, start + 0.49, "failed", wait=0.49)
     story.granted(Y, 2.0, LATE + 0.2, 2, released=4.0)
-    assert "handed_over" in story.broken()
+    assert "handed_off" in story.broken()
 
 
 # --- left --------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from dblock import Locks
 
 from .believing import Believer
 from .chaos import Chaos
-from .handing_over import HandingOver
+from .handing_off import HandingOff
 from .history import Recorder
 from .leaving import Leaver
 from .looping import Equal, LooperOrTryer
@@ -30,7 +30,7 @@ WORKERS: dict[str, type[Role]] = {
     "leaves": Leaver,
     "queues": Fresh,
     "fair": Equal,
-    "hand-offs": HandingOver,
+    "hand-offs": HandingOff,
     "patroni-async": Mixed,
     "patroni-sync": Mixed,
     "patroni-quorum": Mixed,

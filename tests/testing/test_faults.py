@@ -445,7 +445,7 @@ def test_a_forced_release_is_told_with_the_next_renewal(
     assert not lease.held
 
 
-def test_a_lease_that_is_handed_over(dblock_locks: Locks, dblock_faults: Faults) -> None:
+def test_a_handover(dblock_locks: Locks, dblock_faults: Faults) -> None:
     with dblock_locks.lease("report", ttl=30) as lease:
         fence, text = lease.fence, lease.detach(ttl=60)
     dblock_faults.advance(40)

@@ -13,9 +13,9 @@ from dblock import SchemaMissing, StaleFence, Unsupported, fencing
 from dblock.contrib.django import locks
 from tests.conftest import KINDS, Database, NewDatabase
 from tests.contrib.django.conftest import Site, of
+from tests.databases.test_look_alikes import YUGABYTE, lie
 from tests.support import MOMENT, SECONDS, Threads, without_comments
 from tests.test_docs import ROOT, blocks
-from tests.test_look_alikes import YUGABYTE, lie
 
 PAGE = ROOT / "docs" / "fencing.md"
 

@@ -1,4 +1,4 @@
-"""A lease of Django's that is handed over, in an atomic block and outside of one."""
+"""A handover with Django: detached and attached in an atomic block, and outside of one."""
 
 from __future__ import annotations
 

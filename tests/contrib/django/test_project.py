@@ -29,9 +29,9 @@ from dblock.protocol.schema_version import SCHEMA_VERSION
 from dblock.schema import migration_lock, upgrade
 from tests.conftest import Database, NewDatabase
 from tests.contrib.django.conftest import Site, of
+from tests.databases.test_look_alikes import YUGABYTE, lie
 from tests.servers import execute
 from tests.support import LONG, SECONDS, Threads, eventually
-from tests.test_look_alikes import YUGABYTE, lie
 
 NAMES = tuple(schema.tables(MetaData()))
 

@@ -86,7 +86,7 @@ class GiveSlotBack(OfSemaphore):
         return "released"
 
 
-class OfReaders(Operation):
+class OfSharedLease(Operation):
     """Another reader has the name, and keeps it."""
 
     def prepare(self) -> None:
@@ -122,7 +122,7 @@ class OfReaders(Operation):
         return self.writer.acquire(blocking=False)
 
 
-class Join(OfReaders):
+class Join(OfSharedLease):
     name = "join readers"
 
     def run(self) -> str:
@@ -130,7 +130,7 @@ class Join(OfReaders):
         return "acquired"
 
 
-class Leave(OfReaders):
+class Leave(OfSharedLease):
     name = "leave readers"
 
     def prepare(self) -> None:

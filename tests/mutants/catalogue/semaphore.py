@@ -5,9 +5,10 @@ from __future__ import annotations
 from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
+LIMIT = "tests/contract/test_semaphore_limit.py"
 TESTS = "tests/contract/test_semaphore.py"
 
-SLOTS = (
+SEMAPHORE = (
     Mutant(
         "the-turnstile-is-not-fair",
         "with fair=True waiters get slots in the order of arrival",
@@ -145,7 +146,7 @@ SLOTS = (
         "dialects.slots.SlotStatements.admits",
         "= {value}",
         "<> ''",
-        f"{TESTS}::test_another_limit_is_refused[threads-sqlite]",
+        f"{LIMIT}::test_another_limit_is_refused[threads-sqlite]",
         dies_in="sqlite slots-resized:",
     ),
     Mutant(
@@ -206,7 +207,7 @@ SLOTS = (
         "protocol.slots.SlotAttempt._check_limit",
         "if stored is not None and stored != self.limit:",
         "if stored is not None and stored > self.limit:",
-        f"{TESTS}::test_another_limit_is_refused[threads-sqlite]",
+        f"{LIMIT}::test_another_limit_is_refused[threads-sqlite]",
         dies_in="sqlite slots-resized:",
     ),
     Mutant(
@@ -215,7 +216,7 @@ SLOTS = (
         "dialects.slots.SlotStatements.admits",
         " AND fence = 0)",
         ")",
-        f"{TESTS}::test_the_name_of_an_election[threads-sqlite-over-2]",
+        f"{LIMIT}::test_the_name_of_an_election[threads-sqlite-over-2]",
         beyond=reasons.TWO_KINDS,
     ),
     Mutant(
@@ -224,7 +225,7 @@ SLOTS = (
         "dialects.slots.SlotStatements.look_at_slots",
         "CASE WHEN fence = 0 THEN value ELSE '0' END",
         "value",
-        f"{TESTS}::test_the_name_of_an_election[threads-sqlite-leading-5]",
+        f"{LIMIT}::test_the_name_of_an_election[threads-sqlite-leading-5]",
         beyond=reasons.TWO_KINDS,
     ),
     Mutant(
@@ -233,7 +234,7 @@ SLOTS = (
         "dialects.slots.SlotStatements.replaces_limit",
         "WHERE {self.value_table}.fence = 0",
         "",
-        f"{TESTS}::test_the_name_of_an_election[threads-sqlite-leading-five]",
+        f"{LIMIT}::test_the_name_of_an_election[threads-sqlite-leading-five]",
         beyond=reasons.TWO_KINDS,
     ),
     Mutant(
@@ -242,7 +243,7 @@ SLOTS = (
         "mariadb.slots",
         "UPDATE value = IF(fence = 0, VALUES(value), value)",
         "UPDATE value = VALUES(value)",
-        f"{TESTS}::test_the_name_of_an_election[threads-mariadb-leading-five]",
+        f"{LIMIT}::test_the_name_of_an_election[threads-mariadb-leading-five]",
         beyond=reasons.TWO_KINDS,
     ),
 )

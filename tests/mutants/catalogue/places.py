@@ -7,7 +7,10 @@ from tests.mutants.mutant import Mutant
 
 TESTS = "tests/contract/test_whereabouts.py"
 REFUSED = f"{TESTS}::test_a_transaction_in_another_database_is_refused"
-PLANTED = "tests/test_planted_functions.py::test_no_statement_runs_what_another_role_has_planted"
+PLANTED = (
+    "tests/databases/test_planted_functions.py"
+    "::test_no_statement_runs_what_another_role_has_planted"
+)
 COPY = f"{TESTS}::test_a_copy_of_the_whole_database_is_another_one"
 
 PLACES = (

@@ -1,23 +1,24 @@
-"""Mutants of passing a name on to who waits for it (promise 10)."""
+"""Mutants of the hand-off: a release passes the name on to the next waiter (promise 10)."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-PASSING, QUEUE = "tests/waiting/test_passing_on.py", "tests/waiting/test_queue.py"
+ENDS = "tests/waiting/test_hand_off_ends.py"
+HAND_OFFS, QUEUE = "tests/waiting/test_hand_off.py", "tests/waiting/test_queue.py"
 BELIEVING, COSTS = "tests/protocol/test_believing.py", "tests/faults/test_round_trips.py"
 PASSED = "a release makes the name the first waiter's"
 GRANTED = "to pass a name on is to grant it"
 BELIEVED = "a message is believed for no longer than the database has the name for who heard it"
 
-PASSING_ON = (
+HAND_OFF = (
     Mutant(
         "freed-in-front-of-who-waits",
         PASSED,
         "postgresql.lease.LeaseStatements._release",
         "AND token = %(token)s AND waiters IS NULL AND",
         "AND token = %(token)s AND",
-        f"{PASSING}::test_the_release_makes_the_first_waiter_the_holder[threads]",
+        f"{HAND_OFFS}::test_the_release_makes_the_first_waiter_the_holder[threads]",
         dies_in="postgresql-volatile released-at-once:",
     ),
     Mutant(
@@ -35,7 +36,7 @@ PASSING_ON = (
         "LeaseStatements._pass_on",
         "FROM newest, {QUEUE} WHERE {THERE} LIMIT 1",
         "FROM newest, {QUEUE} LIMIT 1",
-        f"{PASSING}::test_a_waiter_that_died_is_passed_over[threads]",
+        f"{HAND_OFFS}::test_a_waiter_that_died_is_passed_over[threads]",
         dies_in="postgresql dead-first:",
     ),
     Mutant(
@@ -44,7 +45,7 @@ PASSING_ON = (
         "LeaseStatements._pass_on",
         "coalesce(next.number + 1, first.number)",
         "first.number",
-        f"{PASSING}::test_the_release_makes_the_first_waiter_the_holder[threads]",
+        f"{HAND_OFFS}::test_the_release_makes_the_first_waiter_the_holder[threads]",
         dies_in="postgresql-volatile released-at-once:",
     ),
     Mutant(
@@ -53,7 +54,7 @@ PASSING_ON = (
         "LeaseStatements._pass_on",
         "length(entry) > {TICKET} AND",
         "",
-        f"{PASSING}::test_one_of_an_earlier_version_is_called_and_passed_nothing",
+        f"{HAND_OFFS}::test_one_of_an_earlier_version_is_called_and_passed_nothing",
         dies_in="postgresql waited-by-a-version-before:",
     ),
     Mutant(
@@ -62,7 +63,7 @@ PASSING_ON = (
         "LeaseStatements._pass_on",
         "AND {PATIENT} FOR NO KEY UPDATE",
         "AND {PATIENT}",
-        f"{PASSING}::test_who_joins_while_it_is_released_is_seen",
+        f"{HAND_OFFS}::test_who_joins_while_it_is_released_is_seen",
         dies_in="postgresql joined-meanwhile:",
     ),
     Mutant(
@@ -71,7 +72,7 @@ PASSING_ON = (
         "LeaseStatements._pass_on",
         "greatest(l.fence, next.epoch) + 1",
         "greatest(l.fence, next.epoch)",
-        f"{PASSING}::test_the_release_makes_the_first_waiter_the_holder[threads]",
+        f"{HAND_OFFS}::test_the_release_makes_the_first_waiter_the_holder[threads]",
         dies_in="postgresql-volatile released-at-once:",
     ),
     Mutant(
@@ -80,7 +81,7 @@ PASSING_ON = (
         "LeaseStatements._pass_on",
         "self.epoch(OPEN, known(first.term))",
         "self.epoch()",
-        f"{PASSING}::test_nothing_is_passed_on_while_nothing_is_granted[threads]",
+        f"{HAND_OFFS}::test_nothing_is_passed_on_while_nothing_is_granted[threads]",
         dies_in="postgresql passed-for-long: c.register#1!promote",
     ),
     Mutant(
@@ -98,7 +99,7 @@ PASSING_ON = (
         "LeaseStatements._pass_on",
         "coalesce({passed.term}, 0)",
         "CASE WHEN next.entry IS NULL THEN 0 ELSE 600 END",
-        f"{PASSING}::test_its_first_term_is_short_and_a_renewal_makes_it_long[threads]",
+        f"{HAND_OFFS}::test_its_first_term_is_short_and_a_renewal_makes_it_long[threads]",
         dies_in="postgresql short-terms:",
     ),
     Mutant(
@@ -107,7 +108,7 @@ PASSING_ON = (
         "QueueStatements.join",
         "int(min(ttl, FIRST_TERM) * 1000)",
         "int(FIRST_TERM * 1000)",
-        f"{PASSING}::test_a_ttl_that_is_shorter_is_its_first_term[0.5-threads]",
+        f"{HAND_OFFS}::test_a_ttl_that_is_shorter_is_its_first_term[0.5-threads]",
         dies_in="postgresql short-terms:",
     ),
     Mutant(
@@ -116,7 +117,7 @@ PASSING_ON = (
         "release.release",
         "dialect.pass_on(name, token, not guarded)",
         "dialect.pass_on(name, token)",
-        f"{PASSING}::test_a_guarded_hold_is_not_passed_on[threads]",
+        f"{HAND_OFFS}::test_a_guarded_hold_is_not_passed_on[threads]",
         dies_in="postgresql released-under-a-guard:",
     ),
     Mutant(
@@ -125,7 +126,7 @@ PASSING_ON = (
         "LeaseStatements._take",
         "FOR UPDATE OF k",
         "",
-        f"{PASSING}::test_who_takes_over_waits_for_a_guard[threads]",
+        f"{ENDS}::test_who_takes_over_waits_for_a_guard[threads]",
         dies_in="postgresql-volatile guarded-late:",
     ),
     Mutant(
@@ -134,7 +135,7 @@ PASSING_ON = (
         "release.force",
         "passes=False",
         "passes=True",
-        f"{PASSING}::test_released_by_force_it_is_nobodys[threads]",
+        f"{HAND_OFFS}::test_released_by_force_it_is_nobodys[threads]",
         dies_in="postgresql forced-under-a-guard:",
     ),
     Mutant(
@@ -143,7 +144,7 @@ PASSING_ON = (
         "release.leave",
         "if dialect.can_notify and reply.matched == 0:",
         "if False:",
-        f"{PASSING}::test_who_gives_up_when_it_is_passed_the_name_passes_it_on[threads]",
+        f"{ENDS}::test_who_gives_up_when_it_is_passed_the_name_passes_it_on[threads]",
         dies_in="model counted-tries: b.leave#1!given-up:0.5",
     ),
     Mutant(
@@ -152,7 +153,7 @@ PASSING_ON = (
         "LeaseStatements._take",
         'waiters = {self.others("number > mine.position OR number < mine.position AND")}',
         "waiters = NULL",
-        f"{PASSING}::test_the_living_keep_their_places_when_another_takes_over",
+        f"{ENDS}::test_the_living_keep_their_places_when_another_takes_over",
         dies_in="postgresql dead-in-front:",
     ),
     Mutant(
@@ -161,7 +162,7 @@ PASSING_ON = (
         "QueueStatements.others",
         "{unless} {CALLED}\n",
         "{unless} true\n",
-        f"{PASSING}::test_the_dead_do_not",
+        f"{ENDS}::test_the_dead_do_not",
         dies_in="postgresql dead-in-front:",
     ),
     Mutant(
@@ -170,7 +171,7 @@ PASSING_ON = (
         "Notifier.ticket",
         "secret = self._runtime.token((TICKET - NUMBER) // 2)",
         "secret = 'f' * (TICKET - NUMBER)",
-        f"{PASSING}::test_a_message_without_the_tickets_secret_half_is_nothing[threads]",
+        f"{HAND_OFFS}::test_a_message_without_the_tickets_secret_half_is_nothing[threads]",
     ),
     # --- what is believed
     Mutant(
@@ -233,7 +234,7 @@ PASSING_ON = (
         "Attempt.believe",
         "return held if self.request.short else",
         "return held if True else",
-        f"{PASSING}::test_who_does_not_renew_as_it_likes_has_the_whole_ttl_at_once",
+        f"{HAND_OFFS}::test_who_does_not_renew_as_it_likes_has_the_whole_ttl_at_once",
         dies_in="model passed-to-who-does-not-renew:",
     ),
     Mutant(
@@ -242,7 +243,7 @@ PASSING_ON = (
         "Plan.__post_init__",
         "self.renew and self.max_renewals is None and",
         "self.renew and",
-        f"{PASSING}::test_who_does_not_renew_as_it_likes_has_the_whole_ttl_at_once",
+        f"{HAND_OFFS}::test_who_does_not_renew_as_it_likes_has_the_whole_ttl_at_once",
         dies_in="model passed-to-who-does-not-renew:",
     ),
     Mutant(
@@ -251,6 +252,6 @@ PASSING_ON = (
         "Lease._try_within",
         "hot = wait != 0 and (place is None or (not self._shares and names.hot(self.name, start)))",
         "hot = names.hot(self.name, start) or (wait != 0 and place is None)",
-        f"{PASSING}::test_a_hot_name_that_nobody_has",
+        f"{HAND_OFFS}::test_a_hot_name_that_nobody_has",
     ),
 )

@@ -85,6 +85,6 @@ FENCING = (
         "fencing._borrow",
         "transaction.recognise()",
         "pass",
-        "tests/test_look_alikes.py::test_a_gate[postgresql]",
+        "tests/databases/test_look_alikes.py::test_a_gate[postgresql]",
     ),
 )

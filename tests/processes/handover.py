@@ -1,4 +1,4 @@
-"""What the other processes of the handover's tests do."""
+"""The processes of a handover: one detaches a hold, another attaches it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dblock import Locks
 from tests.processes.workers import Say, Wait
 
 
-def hand_over(say: Say, wait: Wait, url: str, ttl: float) -> None:
-    """Take a lease, detach it for so long, and say with what another goes on."""
+def detach(say: Say, wait: Wait, url: str, ttl: float) -> None:
+    """Take a lease, detach it with this TTL, and say its fence and its text."""
     with Locks(url) as locks, locks.lease("report") as lease:
         say((lease.fence, lease.detach(ttl)))
         wait()
 
 
-def go_on(say: Say, wait: Wait, url: str, text: str, ttl: float) -> None:
-    """Go on with a hold until told to end."""
+def attach(say: Say, wait: Wait, url: str, text: str, ttl: float) -> None:
+    """Attach a hold, and release it at the next message."""
     with Locks(url) as locks, locks.attach(text, ttl=ttl) as lease:
         say(lease.fence)
         wait()

@@ -1,4 +1,4 @@
-"""Mutants that break what is promised of a hold that is handed to another process."""
+"""Mutants that break what is promised of a handover: `detach` and `attach`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OVER = "a hold that has run out goes on nowhere"
 ONCE = "a hold goes on in one place"
 GUARDED = "what the holder before has guarded ends before another goes on"
 
-HANDING_OVER = (
+HANDOVER = (
     Mutant(
         "attached-when-it-has-run-out-on-postgresql",
         OVER,
@@ -111,7 +111,7 @@ HANDING_OVER = (
         "outcome = yield from confirm(self.dialect, asked, deadline.reach, deadline.now)",
         "outcome: Term | DBLockError = asked.held.term",
         f"{TRACES}[postgresql]",
-        dies_in="model handed-over: b.attach#1!alone:3 b.attach#1!cut:0.2",
+        dies_in="model handover: b.attach#1!alone:3 b.attach#1!cut:0.2",
     ),
     Mutant(
         "an-attached-hold-is-believed-too-late",
@@ -120,7 +120,7 @@ HANDING_OVER = (
         "if held.term.over(now):",
         "if False:",
         f"{TRACES}[sqlite]",
-        dies_in="sqlite handed-over: b.attach#1!pause:9",
+        dies_in="sqlite handover: b.attach#1!pause:9",
     ),
     Mutant(
         "an-attach-in-doubt-is-a-failure",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
-TESTS, SLOTS = "tests/contract/test_election.py", "tests/contract/test_semaphore.py"
+LIMIT = "tests/contract/test_semaphore_limit.py"
+TESTS = "tests/contract/test_election.py"
 WRITING = "tests/faults/test_writing.py"
 CANCELLED = "test_a_value_whose_writing_was_cancelled_replaces_no_newer_one"
 
@@ -52,7 +53,7 @@ ELECTIONS = (
         "dialects.elections.ElectionStatements.write_value",
         "BETWEEN 1 AND excluded.fence",
         "<= excluded.fence",
-        f"{SLOTS}::test_no_election_under_the_name_of_a_semaphore[threads-sqlite]",
+        f"{LIMIT}::test_no_election_under_the_name_of_a_semaphore[threads-sqlite]",
         beyond=reasons.TWO_KINDS,
     ),
     Mutant(
@@ -61,7 +62,7 @@ ELECTIONS = (
         "mariadb.election.ElectionStatements.write_value",
         "BETWEEN 1 AND VALUES(fence)",
         "<= VALUES(fence)",
-        f"{SLOTS}::test_no_election_under_the_name_of_a_semaphore[threads-mariadb]",
+        f"{LIMIT}::test_no_election_under_the_name_of_a_semaphore[threads-mariadb]",
         beyond=reasons.TWO_KINDS,
     ),
     Mutant(

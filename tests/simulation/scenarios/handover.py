@@ -1,4 +1,4 @@
-"""A hold goes on in another process: nobody has the name in between, and one process goes on."""
+"""Handovers: the hold continues in one other process, and nobody has the name in between."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.simulation.thread import Thread
 ASKED = 3.0
 
 
-def _handing(me: Thread, texts: list[str], ttl: float) -> None:
+def _detaching(me: Thread, texts: list[str], ttl: float) -> None:
     """Take it, work a little, and let another go on."""
     lease = me.lease(NAME, ttl=3)
     if me.acquire(lease, 0):
@@ -30,27 +30,27 @@ def _asked(me: Thread, texts: list[str]) -> str | None:
     return texts[0] if texts else None
 
 
-def _going_on(texts: list[str], seconds: float) -> Callable[[Thread], None]:
-    def going_on(me: Thread) -> None:
+def _attaching(texts: list[str], seconds: float) -> Callable[[Thread], None]:
+    def attaching(me: Thread) -> None:
         text = _asked(me, texts)
         if text is not None:
             lease = me.attach(text, 1.5)
             me.work(seconds, lease)
             me.release(lease)
 
-    return going_on
+    return attaching
 
 
-def handed_over(clients: Clients) -> None:
+def handover(clients: Clients) -> None:
     """One takes it and detaches it, another goes on for longer than the first had it for."""
     texts: list[str] = []
-    clients.thread("a", lambda me: _handing(me, texts, 3.0))
-    clients.thread("b", _going_on(texts, 2.0), after=0.05)
+    clients.thread("a", lambda me: _detaching(me, texts, 3.0))
+    clients.thread("b", _attaching(texts, 2.0), after=0.05)
     clients.thread("c", once, after=0.06)
 
 
-def handed_on(clients: Clients) -> None:
-    """The second hands it on to a third."""
+def handover_again(clients: Clients) -> None:
+    """The second detaches it too, and a third attaches it."""
     texts: list[str] = []
     more: list[str] = []
 
@@ -61,9 +61,9 @@ def handed_on(clients: Clients) -> None:
             me.work(0.1, lease)
             more.append(me.detach(lease, 3.0))
 
-    clients.thread("a", lambda me: _handing(me, texts, 3.0))
+    clients.thread("a", lambda me: _detaching(me, texts, 3.0))
     clients.thread("b", between, after=0.05)
-    clients.thread("c", _going_on(more, 0.1), after=0.06)
+    clients.thread("c", _attaching(more, 0.1), after=0.06)
     clients.thread("d", once, after=0.07)
 
 
@@ -91,7 +91,7 @@ def attached_twice(clients: Clients) -> None:
         me.work(0.5, lease)
         me.release(lease)
 
-    clients.thread("a", lambda me: _handing(me, texts, 3.0))
+    clients.thread("a", lambda me: _detaching(me, texts, 3.0))
     clients.thread("b", one_of_two, after=0.05)
     clients.thread("c", one_of_two, after=0.051)
     clients.thread("d", once, after=0.06)
@@ -102,7 +102,7 @@ def nobody_goes_on(clients: Clients) -> None:
     texts: list[str] = []
 
     def dying(me: Thread) -> None:
-        _handing(me, texts, 1.0)
+        _detaching(me, texts, 1.0)
         me.client.kill()
 
     def too_late(me: Thread) -> None:
@@ -118,7 +118,7 @@ def nobody_goes_on(clients: Clients) -> None:
     clients.thread("c", once, after=2.5)
 
 
-def dies_going_on(clients: Clients) -> None:
+def dies_attaching(clients: Clients) -> None:
     """Who goes on with it is killed: then it runs out."""
     texts: list[str] = []
 
@@ -129,7 +129,7 @@ def dies_going_on(clients: Clients) -> None:
             me.work(0.5, lease)
             me.client.kill()
 
-    clients.thread("a", lambda me: _handing(me, texts, 3.0))
+    clients.thread("a", lambda me: _detaching(me, texts, 3.0))
     clients.thread("b", dying, after=0.05)
     clients.thread("c", once, after=0.06)
 
@@ -157,7 +157,7 @@ def delivered_again(clients: Clients) -> None:
                     return
             me.work(0.5)
 
-    clients.thread("a", lambda me: _handing(me, texts, 3.0))
+    clients.thread("a", lambda me: _detaching(me, texts, 3.0))
     clients.thread("b", dying, after=0.05)
     clients.thread("c", again, after=0.06, may=(LockLost,))
 
@@ -166,7 +166,7 @@ def while_renewed(clients: Clients) -> None:
     """It is detached while it is renewed, if that takes a moment, for another while."""
     texts: list[str] = []
 
-    def handing(me: Thread) -> None:
+    def detaching(me: Thread) -> None:
         lease = me.lease(NAME, ttl=3)
         if me.acquire(lease, 0):
             me.work(0.8)
@@ -175,8 +175,8 @@ def while_renewed(clients: Clients) -> None:
                 me.work(0.02)
             texts.append(me.detach(lease, 1.5))
 
-    clients.thread("a", handing)
-    clients.thread("b", _going_on(texts, 0.3), after=0.9)
+    clients.thread("a", detaching)
+    clients.thread("b", _attaching(texts, 0.3), after=0.9)
     clients.thread("c", once, after=1.0)
 
 
@@ -185,7 +185,7 @@ def under_a_guard(clients: Clients) -> None:
     texts: list[str] = []
     ended: list[bool] = []
 
-    def handing(me: Thread) -> None:
+    def detaching(me: Thread) -> None:
         lease = me.lease(NAME, ttl=6)
         if me.acquire(lease, 0):
             with me.transaction() as connection:
@@ -194,7 +194,7 @@ def under_a_guard(clients: Clients) -> None:
                 me.work(0.3)
             ended.append(True)
 
-    def going_on(me: Thread) -> None:
+    def attaching(me: Thread) -> None:
         text = _asked(me, texts)
         if text is None:
             return
@@ -205,8 +205,8 @@ def under_a_guard(clients: Clients) -> None:
         me.write(lease)
         me.release(lease)
 
-    clients.thread("a", handing)
-    clients.thread("b", going_on, after=0.01)
+    clients.thread("a", detaching)
+    clients.thread("b", attaching, after=0.01)
     clients.thread("c", once, after=0.02)
 
 
@@ -214,27 +214,27 @@ def blindly(clients: Clients) -> None:
     """Nobody may look at the name any more: who has no reply is told that nobody knows."""
     texts: list[str] = []
 
-    def handing(me: Thread) -> None:
-        _handing(me, texts, 3.0)
+    def detaching(me: Thread) -> None:
+        _detaching(me, texts, 3.0)
         me.ledger.unknowing.update(me.loop.actors)  # nor can anybody give it back then
         me.ledger.store.refused = dict.fromkeys(("look", "end_session"), Fault.PRIVILEGE)
 
-    def going_on(me: Thread) -> None:
+    def attaching(me: Thread) -> None:
         text = _asked(me, texts)
         if text is not None:
             me.release(me.attach(text, 3.0))
 
-    clients.thread("a", handing)
-    clients.thread("b", going_on, after=0.05, may=(OutcomeUnknown, Unsupported))
+    clients.thread("a", detaching)
+    clients.thread("b", attaching, after=0.05, may=(OutcomeUnknown, Unsupported))
 
 
 SCENARIOS = {
-    "handed-over": Scenario(handed_over),
-    "handed-on": Scenario(handed_on),
-    "handed-over-slowly": Scenario(handed_over, rate=0.9),
+    "handover": Scenario(handover),
+    "handover-again": Scenario(handover_again),
+    "handover-slowly": Scenario(handover, rate=0.9),
     "attached-twice": Scenario(attached_twice),
     "attached-too-late": Scenario(nobody_goes_on),
-    "dies-going-on": Scenario(dies_going_on),
+    "dies-going-on": Scenario(dies_attaching),
     "delivered-again": Scenario(delivered_again),
     "detached-while-renewed": Scenario(while_renewed),
     "attached-blindly": Scenario(blindly),

@@ -15,7 +15,7 @@ from .recorded import acquire
 LIFE, LIFE_UNSEEN = 0.05, 1.0
 
 
-class HandingOver(Leaver):
+class HandingOff(Leaver):
     """Waits time out, are cancelled and are interrupted, about when their turn comes.
 
     In every second place there is one that waits alone and is killed while it does.

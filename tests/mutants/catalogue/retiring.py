@@ -140,7 +140,7 @@ RETIRING = (
         "row_lock._conflict",
         "if not dialect.refusal_holds or dialect.one_writer:",
         "if True:",
-        "tests/simulation/test_found.py::test_it_is_mended",
+        "tests/simulation/test_found.py::test_it_is_fixed",
         dies_in="mariadb retired-beside-users: a.create#1<+0.05",
     ),
 )

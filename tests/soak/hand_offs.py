@@ -18,7 +18,7 @@ LOOK = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Handoff:
+class HandOff:
     """From a release to the next hold that is known of.
 
     ``free`` is how much of that it was certainly free and somebody waited who lived to tell:
@@ -36,8 +36,8 @@ class Handoff:
     lost: int
 
 
-def handoffs(times: Times, *, sees_deaths: bool) -> Iterator[Handoff]:
-    """All of them: a hold that was not told to be released hands nothing over."""
+def hand_offs(times: Times, *, sees_deaths: bool) -> Iterator[HandOff]:
+    """All of them: a hold without a recorded release hands nothing off."""
     for name, holds in times.holds.items():
         waited = without(times.waited(name), times.in_doubt(name))
         starts, ends = [start for start, _ in waited], [end for _, end in waited]
@@ -52,4 +52,4 @@ def handoffs(times: Times, *, sees_deaths: bool) -> Iterator[Handoff]:
             since = span[0] - JUST if sees_deaths else before.sent
             deaths = times.dead(name, since, span[1])
             lost = min(after.fence - before.fence - 1, deaths)
-            yield Handoff(before, after, span, free, deaths, lost)
+            yield HandOff(before, after, span, free, deaths, lost)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
-CONTRACT, PRESETS = "tests/contract", "tests/test_presets.py"
+CONTRACT, PRESETS = "tests/contract", "tests/databases/test_presets.py"
 MEANING = "no setting changes what dblock's statements mean"
 HOSTILE_SERVER = f"{CONTRACT}/test_lease.py::test_list_and_show[threads-hostile mariadb]"
 

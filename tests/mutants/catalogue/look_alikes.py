@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
-TESTS = "tests/test_look_alikes.py"
+TESTS = "tests/databases/test_look_alikes.py"
 REFUSED = "a server that only looks like the real one is refused by name"
 USERS = f"{TESTS}::test_a_transaction_of_the_users[postgresql]"
 

@@ -1,7 +1,6 @@
-"""What filelock's suites ask of a reader-writer lock between tasks, case by case.
+"""Shared leases and tasks: who shares, who waits, and what a cancellation leaves.
 
-Each test is named after what its case is about. What they ask of one caller is asked in
-tests/contract/test_reader_writer_suites.py, which runs under asyncio too.
+What one caller may do is in tests/contract/test_shared.py, which runs under asyncio too.
 """
 
 from __future__ import annotations
@@ -14,10 +13,9 @@ from typing import Any
 import pytest
 from sqlalchemy.engine import Engine
 
-from dblock import DeadlockDetected, Locks, NotHeld
+from dblock import Locks, NotHeld
 from dblock.aio import AsyncLocks
-from tests.contract.test_shared import queues
-from tests.support import EAGER, LONG, SECONDS, SHORT
+from tests.support import EAGER, LONG, SECONDS, SHORT, queues
 
 NAME = "report"
 MODES = pytest.mark.parametrize("mode", ["shared", "lease"])
@@ -45,25 +43,6 @@ async def queue(engine: Engine, direct: Locks) -> None:
     async with asyncio.timeout(SECONDS):
         while not await asyncio.to_thread(queues, engine, direct, NAME):
             await asyncio.sleep(0.01)
-
-
-def test_tasks_that_share_a_lock_write_one_at_a_time(url: str, run: Any) -> None:
-    async def main() -> None:
-        async with AsyncLocks(url, retry=EAGER) as locks:
-            writer, inside, most = lock(locks, "lease"), 0, 0
-
-            async def write() -> None:
-                nonlocal inside, most
-                async with writer:
-                    inside += 1
-                    most = max(most, inside)
-                    await asyncio.sleep(0.001)
-                    inside -= 1
-
-            await asyncio.gather(*(write() for _ in range(20)))
-            assert most == 1
-
-    run(main())
 
 
 def test_tasks_that_share_a_lock_read_together(url: str, run: Any) -> None:
@@ -106,19 +85,6 @@ def test_a_release_by_a_task_that_does_not_hold(url: str, run: Any, mode: str) -
             with pytest.raises(NotHeld, match="by this task"):
                 await asyncio.create_task(held.release())
             assert held.held
-
-    run(main())
-
-
-@MODES
-def test_a_change_of_mode_in_one_task_is_refused(url: str, run: Any, mode: str) -> None:
-    other = "lease" if mode == "shared" else "shared"
-
-    async def main() -> None:
-        async with AsyncLocks(url) as locks, lock(locks, mode):
-            with pytest.raises(DeadlockDetected, match="this task"):
-                await lock(locks, other).acquire()
-            assert not await lock(locks, other).acquire(blocking=False)
 
     run(main())
 

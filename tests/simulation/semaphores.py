@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tests.simulation.beliefs import Wait
 
 
-class Slots:
+class Semaphores:
     """What the tables and the threads tell of semaphores."""
 
     def __init__(self, loop: Loop) -> None:

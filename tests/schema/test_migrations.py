@@ -22,7 +22,7 @@ from tests.conftest import KINDS, Database, NewDatabase
 from tests.servers import execute
 from tests.support import LONG
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 TABLES = (
     *("lock", "guard", "applied", "once", "value", "waiter", "run", "epoch", "witness"),
     *("schema", "version"),

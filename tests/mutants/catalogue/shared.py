@@ -6,17 +6,19 @@ from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 CONTRACT = "tests/contract/test_shared.py"
+WAITING = "tests/contract/test_shared_waiting.py"
+EXPIRY = "tests/contract/test_shared_expiry.py"
 FAULTS = "tests/faults/test_shared.py"
 BESIDE = "a writer is beside nobody"
 
-READING = (
+SHARED = (
     Mutant(
         "a-dead-writer-keeps-out-who-does-not-wait",
         "readers go past a writer that has died, however short they wait",
         "SharedAttempt._has_patience_ended",
         "lasted = max(lasted, state.lasted)",
         "pass",
-        "tests/contract/test_shared.py"
+        f"{WAITING}"
         "::test_a_writer_that_was_killed_keeps_out_no_reader_that_does_not_wait[threads-sqlite]",
         beyond="what a reader that does not wait is told, and for how long",
     ),
@@ -26,7 +28,7 @@ READING = (
         "Polling.stand",
         "if look and self._among_readers and self.server() is None:",
         "if False:",
-        "tests/contract/test_shared.py"
+        f"{WAITING}"
         "::test_a_writer_that_lives_is_seen_as_soon_as_it_stands_in_the_queue[threads-sqlite]",
         beyond=reasons.ORDER_OF_WAITERS,
     ),
@@ -54,7 +56,7 @@ READING = (
         "sqlite.readers.ReaderStatements.join_readers",
         "AND token = :group AND expires_at > {NOW}",
         "AND token = :group",
-        f"{CONTRACT}::test_a_group_that_ran_out_is_not_joined[threads-sqlite]",
+        f"{EXPIRY}::test_a_group_that_ran_out_is_not_joined[threads-sqlite]",
         dies_in="sqlite reader-just-in-time: b.join_readers#1+1",
     ),
     Mutant(
@@ -63,7 +65,7 @@ READING = (
         "postgresql.readers.ReaderStatements._join_readers",
         "AND mine.expiry > clock_timestamp()",
         "",
-        f"{CONTRACT}::test_a_group_that_ran_out_is_not_joined[threads-postgresql]",
+        f"{EXPIRY}::test_a_group_that_ran_out_is_not_joined[threads-postgresql]",
         dies_in="postgresql reader-just-in-time: b.join_readers#1+1",
     ),
     Mutant(
@@ -72,7 +74,7 @@ READING = (
         "sqlite.readers.ReaderStatements.join_readers",
         "expires_at = max(expires_at, {LATER})",
         "expires_at = {LATER}",
-        f"{CONTRACT}::test_a_reader_lets_it_last_for_its_own_ttl[threads-sqlite]",
+        f"{EXPIRY}::test_a_reader_lets_it_last_for_its_own_ttl[threads-sqlite]",
         dies_in="sqlite readers:",
     ),
     Mutant(
@@ -81,7 +83,7 @@ READING = (
         "sqlite.lease.LeaseStatements.renew",
         'iif({shared("l.token")}, max(expires_at, {later}), {later})',
         "{later}",
-        f"{CONTRACT}::test_a_reader_lets_it_last_for_its_own_ttl[threads-sqlite]",
+        f"{EXPIRY}::test_a_reader_lets_it_last_for_its_own_ttl[threads-sqlite]",
         dies_in="sqlite readers-for-long:",
     ),
     Mutant(
@@ -90,7 +92,7 @@ READING = (
         "renew._renewals",
         "if known.ttl < renewal.ttl:",
         "if False:",
-        f"{CONTRACT}::test_readers_of_one_program_are_renewed_at_once",
+        f"{EXPIRY}::test_readers_of_one_program_are_renewed_at_once",
         beyond="which of two renewals of one row a statement carries out",
     ),
     Mutant(
@@ -108,7 +110,7 @@ READING = (
         "postgresql.readers.ReaderStatements._join_readers",
         "AND (%(past)s OR {self.ahead} = 0)",
         "",
-        f"{CONTRACT}::test_a_writer_that_waits_keeps_new_readers_out[threads-postgresql]",
+        f"{WAITING}::test_a_writer_that_waits_keeps_new_readers_out[threads-postgresql]",
         beyond="in which order readers and writers come; the contract's tests tell",
     ),
     Mutant(
@@ -117,7 +119,7 @@ READING = (
         "SharedAttempt._call_readers",
         "if self.dialect.can_notify and self.request.tickets:",
         "if False:",
-        f"{CONTRACT}::test_readers_do_not_wait_to_look_by_themselves[threads-postgresql-times0]",
+        f"{WAITING}::test_readers_do_not_wait_to_look_by_themselves[threads-postgresql-times0]",
         beyond=reasons.READERS_POLL,
     ),
     Mutant(
@@ -126,7 +128,7 @@ READING = (
         "postgresql.queue.QueueStatements.leave",
         "CASE WHEN {shared()} THEN {CALL_READERS} END",
         "NULL",
-        f"{CONTRACT}::test_a_writer_that_gives_up_lets_readers_in[threads-postgresql-times0]",
+        f"{WAITING}::test_a_writer_that_gives_up_lets_readers_in[threads-postgresql-times0]",
         beyond=reasons.READERS_POLL,
     ),
     Mutant(
@@ -135,7 +137,7 @@ READING = (
         "postgresql.queue.QueueStatements.ahead",
         "NOT ({_WITH_ME}) AND ",
         "",
-        f"{CONTRACT}::test_readers_that_wait_keep_no_reader_out[threads-postgresql]",
+        f"{WAITING}::test_readers_that_wait_keep_no_reader_out[threads-postgresql]",
         beyond="a reader that waits a moment longer breaks no promise; the contract's tests tell",
     ),
     Mutant(

@@ -6,17 +6,14 @@ from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 QUEUE, LEAVING = "tests/waiting/test_queue.py", "tests/waiting/test_leaving.py"
-PASSING = "tests/waiting/test_passing_on.py"
+HAND_OFFS = "tests/waiting/test_hand_off.py"
 FAIR, AWAY = "tests/waiting/test_fair.py", "tests/waiting/test_away.py"
 STARVING = "tests/waiting/test_starving.py"
-MARIAS = "tests/waiting/test_server_wait.py"
-MARIA_GRANT = "tests/waiting/test_server_wait_grant.py"
-MARIA_ENDS = "tests/waiting/test_server_wait_ends.py"
 STARVES = "nobody starves where waiters are not called"
 WOKEN = "who waits is called by the database"
 
 NOBODY_KNOWS = "what is not known is said to be unknown"
-FOUND = "tests/simulation/test_found.py::test_it_is_mended"
+FOUND = "tests/simulation/test_found.py::test_it_is_fixed"
 
 STRANGERS = "tests/waiting/test_strangers.py"
 IGNORED = "what strangers say to who waits is nothing"
@@ -24,7 +21,7 @@ IGNORED = "what strangers say to who waits is nothing"
 TURNS = "tests/contract/test_turns.py"
 JOINING = "tests/waiting/test_joining.py"
 
-CALLS = (
+WAITING = (
     Mutant(
         "a-refused-caller-looks-before-it-joins",
         "a waiter joins the queue with the statement after the refused one",
@@ -92,7 +89,7 @@ CALLS = (
         "queue.call",
         "SELECT {_TOLD}",
         "SELECT NULL",
-        f"{PASSING}::test_a_guarded_hold_is_not_passed_on[threads]",
+        f"{HAND_OFFS}::test_a_guarded_hold_is_not_passed_on[threads]",
         dies_in="postgresql forced:",
     ),
     Mutant(
@@ -121,106 +118,6 @@ CALLS = (
         "{self.taken_elsewhere}",
         f"{FAIR}::test_nobody_overtakes_and_nobody_stays[mariadb]",
         dies_in="mariadb fair-trio:",
-    ),
-    Mutant(
-        "mariadb-has-no-user-locks",
-        "where nobody is called, one asks and the server wakes the others",
-        "ServerWaitStatements.can_wait_in_server",
-        "can_wait_in_server = True",
-        "can_wait_in_server = False",
-        f"{MARIAS}::test_one_asks_and_the_server_wakes_the_others_in_their_order[threads]",
-        beyond=reasons.COST,
-    ),
-    Mutant(
-        "newcomers-come-first-on-mariadb",
-        STARVES,
-        "mariadb.lease.LeaseStatements._available",
-        "({LAST} + {self.taken_elsewhere})",
-        "{LAST}",
-        f"{MARIAS}::test_who_only_comes_now_is_held_up_for_a_moment",
-        beyond="how soon, not whether: who is overtaken stands in the queue then",
-    ),
-    Mutant(
-        "granted-by-halves-on-mariadb",
-        "a grant decides once",
-        "mariadb.lease.LeaseStatements._grant",
-        (
-            "LAST_INSERT_ID(fence + 1),\n"
-            "    token = %(token)s, owner = %(owner)s, waiters = {rest},\n"
-            "    acquired_at = SYSDATE(6), expires_at = {LATER}"
-            """{f", {NOTED}" if shares else ""}\"\"\"\n"""
-            "return self.take_row(name, changes, free)"
-        ),
-        (
-            "LAST_INSERT_ID(fence + {free}),\n"
-            "    token = IF({free}, %(token)s, token), owner = %(owner)s, waiters = {rest},\n"
-            "    acquired_at = SYSDATE(6), expires_at = IF({free}, {LATER}, expires_at)"
-            """{f", {NOTED}" if shares else ""}\"\"\"\n"""
-            'return self.take_row(name, changes, "TRUE")'
-        ),
-        f"{MARIA_GRANT}::test_who_lets_the_user_lock_go_while_it_is_looked_at",
-        dies_in="mariadb fair-trio:",
-    ),
-    Mutant(
-        "one-user-lock-for-all-databases",
-        "databases of one server have nothing to do with each other",
-        "server_wait.USER_LOCK",
-        "CONCAT_WS('/', %(user_lock)s, DATABASE()))\"",
-        '%(user_lock)s)"',
-        f"{MARIAS}::test_another_database_has_user_locks_of_its_own",
-        dies_in="mariadb another-database:",
-    ),
-    Mutant(
-        "a-name-given-back-keeps-its-user-lock",
-        "who gives a name back lets its user lock go",
-        "LeaseStatements.release_and_unlock",
-        "DO RELEASE_LOCK({USER_LOCK});",
-        "",
-        f"{MARIA_ENDS}::test_one_statement_lets_the_name_go_and_its_user_lock",
-        dies_in="mariadb passed-for-long:",
-    ),
-    Mutant(
-        "fair-waits-in-the-server",
-        "waiters are served in the order of arrival where that is asked for",
-        "waiting.way_to_wait",
-        "can_wait_in_server and policy.endless and not fair",
-        "can_wait_in_server and policy.endless",
-        f"{MARIAS}::test_none_for_who_keeps_the_order_counts_its_tries_or_does_not_wait",
-        dies_in="mariadb beside-two:",
-    ),
-    Mutant(
-        "counted-tries-wait-in-the-server",
-        "a retry policy is kept to",
-        "waiting.way_to_wait",
-        "can_wait_in_server and policy.endless and not fair",
-        "can_wait_in_server and not fair",
-        f"{MARIAS}::test_none_for_who_keeps_the_order_counts_its_tries_or_does_not_wait",
-        dies_in="mariadb short-wait:",
-    ),
-    Mutant(
-        "a-stale-user-lock-is-waited-for",
-        "whoever died or hangs keeps a free name for a moment at most",
-        "ServerWait._patience",
-        "patience = min(patience, dialect.grace)",
-        "pass",
-        f"{MARIAS}::test_a_stale_user_lock_keeps_the_name_from_nobody",
-        dies_in="mariadb three: b.wait_in_server#1!pause:9",
-    ),
-    Mutant(
-        "any-number-of-user-locks-at-once",
-        "waiting takes few connections",
-        "UserLocks.kept",
-        "user_lock.admitted and not user_lock.inherited",
-        "user_lock.kept",
-        f"{MARIAS}::test_so_many_when_all_come_at_once",
-    ),
-    Mutant(
-        "interrupted-and-still-in-the-server",
-        "a waiter that is interrupted leaves no trace",
-        "UserLock.run",
-        "orphaned.append(connection.session.end)",
-        "pass",
-        f"{MARIA_ENDS}::test_a_task_that_is_cancelled_while_waiting_in_the_server",
     ),
     Mutant(
         "overtaking-on-sqlite",
@@ -347,32 +244,6 @@ CALLS = (
         "TIRED = 3600.0",
         f"{STARVING}::test_behind_a_pooler",
         dies_in="sqlite beside-one:",
-    ),
-    Mutant(
-        "as-many-user-locks-for-a-hot-name",
-        STARVES,
-        "UserLocks.admit",
-        "2 * self.limit if user_lock.hot else self.limit",
-        "self.limit",
-        f"{MARIAS}::test_so_many_when_all_come_at_once",
-    ),
-    Mutant(
-        "neither-in-the-server-nor-in-the-queue",
-        STARVES,
-        "ServerWait._wait_in_server",
-        "self.lock.open = self.lock.open and failure.fault in UNDONE",
-        "pass",
-        f"{STARVING}::test_who_gets_no_user_lock",
-        dies_in="mariadb beside-two-without-gates:",
-    ),
-    Mutant(
-        "outranked-for-ever-with-the-user-lock",
-        STARVES,
-        "ServerWait.queues",
-        "return overtaken or self._for_readers or not self.lock.open",
-        "return self._for_readers or not self.lock.open",
-        f"{STARVING}::test_who_has_the_user_lock_while_others_queue",
-        dies_in="mariadb beside-two:",
     ),
     Mutant(
         "two-tickets-of-one",
