@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .planted import CONNECTIONS, HOLDS, KEEPER, LEASE, NOTIFIER, USER_LOCKS, Planted
+from .planted import CONNECTIONS, HELD, HOLDS, KEEPER, NOTIFIER, USER_LOCKS, Planted
 
 
 class Found(NamedTuple):
@@ -94,7 +94,7 @@ FOUND = {
         """,
     ),
     "a danger is told after a loss that the holder found": Found(
-        Planted("runs_out_while_checked", LEASE, "Lease._lose", "hold.on_danger = None", "pass"),
+        Planted("runs_out_while_checked", HELD, "HeldLease._lose", "hold.on_danger = None", "pass"),
         """
         begin: user
         dblock timer at Keeper._watch `with lock:` #8: user

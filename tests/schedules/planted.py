@@ -52,7 +52,7 @@ CONNECTIONS = "dblock.io.connections"
 LOCAL_QUEUE, NOTIFIER = "dblock.io.local_queue", "dblock.io.notifier"
 HOLDS, HANDLE_HOLDS = "dblock.holding.holds", "dblock.holding.handle_holds"
 LEASE_HOLD = "dblock.holding.lease_hold"
-LEASE, ROW, USER_LOCKS = "dblock.handles.lease", "dblock.handles.row", "dblock.io.user_locks"
+HELD, ROW, USER_LOCKS = "dblock.handles.held", "dblock.handles.row", "dblock.io.user_locks"
 
 PLANTED = (
     # --- the worker
@@ -92,12 +92,12 @@ PLANTED = (
     ),
     Planted(
         "runs_out_while_checked",
-        LEASE,
-        "Lease._lose",
+        HELD,
+        "HeldLease._lose",
         "if hold.lose(loss):",
         "if hold.lose(loss) or True:",
     ),
-    Planted("runs_out_while_checked", LEASE, "Lease._lose", "hold.on_danger = None", "pass"),
+    Planted("runs_out_while_checked", HELD, "HeldLease._lose", "hold.on_danger = None", "pass"),
     Planted(
         "endangered_while_lost",
         KEEPER,
