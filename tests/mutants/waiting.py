@@ -436,7 +436,7 @@ CALLS = (
     Mutant(
         "a-herd-of-listeners",
         "who cannot be called does not try to be each time it looks",
-        "Notifier._connect",
+        "Listener.connect",
         "if self._runtime.now() < self._not_before:",
         "if False:",
         f"{AWAY}::test_who_cannot_listen_does_not_try_again_at_once",
@@ -445,7 +445,7 @@ CALLS = (
         "a-listener-of-the-old-primary",
         WOKEN,
         "Notifier.ticket",
-        "if connection.session.server != server:",
+        "if listener.listens and listener.server != server:",
         "if False:",
         f"{AWAY}::test_a_listener_of_another_server_is_not_listened_to",
         dies_in="model hand-off: b.join#1!promote",

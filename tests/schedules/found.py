@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .planted import CONNECTIONS, HELD, HOLDS, KEEPER, NOTIFIER, USER_LOCKS, Planted
+from .planted import CONNECTIONS, HELD, HOLDS, KEEPER, LISTENER, NOTIFIER, USER_LOCKS, Planted
 
 
 class Found(NamedTuple):
@@ -31,10 +31,10 @@ SET_FIRST = """first = self.loss is None
 FOUND = {
     "two listen, and one of them is never read": Found(
         Planted(
-            "two_are_called", NOTIFIER, "Notifier._connect", "self._open or self._con", "self._con"
+            "two_are_called", LISTENER, "Listener.connect", "self._open or self._con", "self._con"
         ),
         """
-        one at Notifier._connect `self._open.append(connection)`: two
+        one at Listener.connect `self._open.append(connection)`: two
         """,
     ),
     "the connection that listens stays open after close": Found(
@@ -42,11 +42,11 @@ FOUND = {
             "it_is_closed_as_one_is_called",
             NOTIFIER,
             "Notifier._stop_reading",
-            "self._void() if self._refused",
-            "[] if self._refused",
+            "self._void() if self.listener.refused",
+            "[] if self.listener.refused",
         ),
         """
-        one waits at Notifier._read `if left <= 0 or not self._runtime.readable(…`: database
+        one waits at Listener.read `if left <= 0 or not self._runtime.readable(…`: database
         database ends: user
         """,
     ),
