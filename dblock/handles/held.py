@@ -11,7 +11,7 @@ from ..errors import LockLost, NotHeld
 from ..events import Kind
 from ..holding.handle_holds import HandleHolds
 from ..holding.keeper import guarded
-from ..holding.lease_hold import LeaseHold
+from ..holding.lease_hold import NO_CALLBACKS, LeaseHold
 from ..protocol import guard, overview
 from .base import SingleHandle
 
@@ -159,10 +159,11 @@ class HeldLease(SingleHandle):
         if hold.ended and not ending:
             return hold.loss or self._holds.not_held()
         self._database.keeper().drop(hold)
+        on_lost = hold.callbacks.on_lost
         if hold.lose(loss):
-            hold.on_danger = None  # the keeper may be about to call it
+            hold.callbacks = NO_CALLBACKS  # the keeper may be about to call it
             self._tell(Kind.LOST, hold.since, loss)
-            if self._options.on_lost is not None:
-                guarded(partial(self._options.on_lost, loss))
+            if on_lost is not None:
+                guarded(partial(on_lost, loss))
         assert hold.loss is not None
         return hold.loss

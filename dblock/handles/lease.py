@@ -140,8 +140,7 @@ class Lease(HeldLease):
             reader=token if self._shares else None,
             schedule=RenewalSchedule(options.plan, held.term, self._runtime.random()),
             database=self._database.kept,
-            on_danger=options.on_danger,
-            on_lost=options.on_lost,
+            callbacks=options.callbacks,
             user_lock=user_lock if user_lock is not None and user_lock.kept else None,
         )
         self._holds.add(hold)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..arguments import LIMIT_MAX, check_limit
 from ..errors import DBLockError, DeadlockDetected, NotAcquired, NotHeld
+from ..holding.lease_hold import NO_CALLBACKS
 from ..protocol import slots
 from ..protocol.deadline import Deadline
 from ..protocol.doubt import Doubt
@@ -281,7 +282,7 @@ class _Turnstile(Silent, Lease):
 
     def __init__(self, database: Database, options: LeaseOptions) -> None:
         plan = Plan(min(options.plan.ttl, TURNSTILE_TTL))
-        super().__init__(database, options._replace(plan=plan, on_danger=None, on_lost=None))
+        super().__init__(database, options._replace(plan=plan, callbacks=NO_CALLBACKS))
 
     def lasts(self) -> bool:
         """Whether no other waiter can have taken it yet."""

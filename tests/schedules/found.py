@@ -19,9 +19,9 @@ ASKED_FIRST = """if self._closed or connection.cleared != self._cleared:
         return self._idle.append(connection)"""
 
 TOLD_WITH_THE_REST = """schedule.told(term)
-                if hold.on_danger is not None:
+                if hold.callbacks.on_danger is not None:
                     danger = schedule.warning(hold.name, hold.lease, now, asking=hold.renewing)
-                    calls.append(partial(hold.on_danger, danger))"""
+                    calls.append(partial(hold.callbacks.on_danger, danger))"""
 
 SET_FIRST = """first = self.loss is None
             if first and self._lost is not None:
@@ -94,7 +94,13 @@ FOUND = {
         """,
     ),
     "a danger is told after a loss that the holder found": Found(
-        Planted("runs_out_while_checked", HELD, "HeldLease._lose", "hold.on_danger = None", "pass"),
+        Planted(
+            "runs_out_while_checked",
+            HELD,
+            "HeldLease._lose",
+            "hold.callbacks = NO_CALLBACKS",
+            "pass",
+        ),
         """
         begin: user
         dblock timer at Keeper._watch `with lock:` #8: user

@@ -98,7 +98,9 @@ PLANTED = (
         "if hold.lose(loss):",
         "if hold.lose(loss) or True:",
     ),
-    Planted("runs_out_while_checked", HELD, "HeldLease._lose", "hold.on_danger = None", "pass"),
+    Planted(
+        "runs_out_while_checked", HELD, "HeldLease._lose", "hold.callbacks = NO_CALLBACKS", "pass"
+    ),
     Planted(
         "endangered_while_lost",
         KEEPER,
