@@ -30,6 +30,7 @@ from ...handles.options import AttachKeywords, ElectionKeywords, LeaseKeywords, 
 from ...handles.row import RowLock
 from ...handles.semaphore import Semaphore
 from ...handles.shared import SharedLease
+from ...holding.holds import RowHold
 from ...locks import Classes, Locks
 from ...policy import Timeouts
 from . import conf, in_thread
@@ -346,7 +347,7 @@ class DjangoRow(RowLock):
         It is looked up each time: one handle serves requests with and without an atomic block.
         """
         mine = self._database.callers.find(self.name)
-        if self._given is not None or (mine is not None and mine.transaction is not None):
+        if self._given is not None or isinstance(mine, RowHold):
             return self._given
         wrapper = connections[alias_of(self._database.engine)]
         return wrapper if wrapper.in_atomic_block else None
