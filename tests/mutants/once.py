@@ -34,7 +34,7 @@ ONCE = (
     Mutant(
         "a-transaction-that-has-begun-is-forgotten",
         "a savepoint is no hindrance in a transaction that has begun before it",
-        "_PerConnection.note_begun",
+        "UserConnection.note_begun",
         "self.begun = ref(root)",
         "pass",
         f"{SAVEPOINT}::test_on_a_connection_that_has_begun[threads-sqlite]",
