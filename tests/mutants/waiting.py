@@ -56,7 +56,7 @@ CALLS = (
         "a-full-house-is-taken-for-a-dead-server",
         "a waiter waits until its wait is over",
         "Connections.execute",
-        "self._answered = answered = self._runtime.now()",
+        "self._permits.answered = answered = self._runtime.now()",
         "answered = self._runtime.now()",
         f"{TURNS}::test_who_waits_for_a_turn_goes_on_while_the_server_answers[threads-sqlite]",
     ),
