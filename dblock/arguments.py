@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 import warnings
-from datetime import timedelta, tzinfo
+from datetime import timedelta
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -219,23 +219,6 @@ def check_renew_every(renew_every: object, ttl: float, *, renew: bool) -> float 
     return number
 
 
-def check_zone(tz: object) -> tzinfo | None:
-    """Return a time zone. ``tz`` is a name of the IANA database, a tzinfo, or None."""
-    if tz is None or isinstance(tz, tzinfo):
-        return tz
-    if not isinstance(tz, str):
-        raise TypeError(f"tz is a zone's name or a tzinfo, not {type(tz).__name__}: {tz!r}")
-    from zoneinfo import ZoneInfo
-
-    try:
-        return ZoneInfo(tz)
-    except (KeyError, ValueError, OSError):
-        raise ValueError(
-            f"this machine knows no time zone {tz!r}. Give a name such as Europe/Berlin. If the "
-            "machine knows none at all: pip install tzdata"
-        ) from None
-
-
 def check_count(what: str, count: object) -> int:
     """Return a whole number, at least 1."""
     if isinstance(count, bool) or not isinstance(count, int):
@@ -376,31 +359,6 @@ def check_interval(interval: object) -> float:
             "look is a round trip"
         )
     return number
-
-
-def check_acquire(blocking: object, timeout: object, wait: float | None) -> float | None:
-    """Return the wait that ``acquire(blocking, timeout)`` asks for.
-
-    The arguments and their errors are the same as for :meth:`threading.Lock.acquire`. A timeout of
-    -1 means the wait that the lock was made with.
-    """
-    if isinstance(timeout, timedelta):
-        timeout = timeout.total_seconds()
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-        raise TypeError(f"a timeout is a number of seconds, not {type(timeout).__name__}")
-    if not blocking:
-        if timeout != -1:
-            raise ValueError("can't specify a timeout for a non-blocking call")
-        return 0.0
-    if timeout == -1:
-        return wait
-    if math.isnan(timeout):
-        raise ValueError("a timeout cannot be NaN")
-    if timeout < 0:
-        raise ValueError(f"a timeout is -1 or not negative: {timeout!r}")
-    if timeout > WAIT_MAX:
-        raise OverflowError(f"a timeout is at most {WAIT_MAX:.0f} seconds: {timeout!r}")
-    return float(timeout)
 
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}\Z")

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import tzinfo
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,13 +19,12 @@ from ..arguments import (
     check_semaphore,
     check_ttl,
     check_wait,
-    check_zone,
     seconds,
 )
-from ..errors import DBLockError, LockLost, NotAcquired
-from ..handles.periods import PERIODS, check_period, check_slot, check_together
+from ..errors import LockLost, NotAcquired
+from ..handles.periods import PERIODS, check_period, check_slot, check_together, check_zone
 from . import durations, exits
-from .child import Child, Guard, Interrupted, Signals, supervise
+from .child import Interrupted, Signals
 from .options import (
     Place,
     arguments,
@@ -37,17 +32,13 @@ from .options import (
     database_options,
     duration_option,
     name_argument,
-    told,
 )
 from .output import complain
 from .progress import Progress
+from .under_lock import Ending, acquire, run_under
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-    from ..handles.cron import Running
-    from ..handles.lease import Lease
-    from ..handles.semaphore import Semaphore
 
 
 _COMMAND = f"{__name__}.command"  # whether the command begins, in click's notes
@@ -265,7 +256,7 @@ def run(
                 slot = job.slot()
                 begun = time.monotonic()
                 with progress.waiting(locks):
-                    _acquire(lease, signals)
+                    acquire(lease, signals)
             else:
                 semaphore = locks.semaphore(
                     name,
@@ -279,7 +270,7 @@ def run(
                 )
                 begun = time.monotonic()
                 with progress.waiting(locks):
-                    _acquire(semaphore, signals)
+                    acquire(semaphore, signals)
                 lease = semaphore.slot
                 job = make_job(lease)
                 slot = job.slot()
@@ -289,29 +280,13 @@ def run(
                 if verbose or sys.stderr.isatty():  # cron would mail it
                     complain(f"{name!r} has succeeded for {slot!r} before, so nothing was run")
                 return done
-            return _run(running, ctx.args, signals, lost, _Ending(on_lost == "kill", grace))
+            return run_under(running, ctx.args, signals, lost, Ending(on_lost == "kill", grace))
     except Interrupted as interrupted:
         return exits.SIGNALLED + interrupted.number
     except NotAcquired as refusal:
         if busy != exits.OK:
             complain(str(refusal))
         return busy
-
-
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    """Whether dblock ends the command if the lock is lost; ``grace`` is None for the default."""
-
-    kill: bool
-    grace: float | None
-
-    def after_loss(self, lease: Lease) -> float:
-        return lease.margin if self.grace is None else self.grace
-
-    def without_dblock(self, lease: Lease) -> float:
-        # The last renewal was less than an interval ago, so another interval ends before the lease.
-        longest = lease.renew_every
-        return longest if self.grace is None else min(self.grace, longest)
 
 
 def _check_slots(name: str, *, shared: bool) -> None:
@@ -331,91 +306,3 @@ def _check_several(option: str, at_least: float, slot: str | None) -> None:
         raise click.UsageError(
             f"give either {option} or --at-least: others may have the name at the same time"
         )
-
-
-def _acquire(lock: Lease | Semaphore, signals: Signals) -> None:
-    """Get the lock. If a signal comes before, give up, and hold nothing."""
-    try:
-        signals.interrupt()
-        refusal = lock.try_within(lock.wait)
-        if refusal is not None:
-            raise refusal
-        signals.keep()
-    except Interrupted:
-        hold = lock.current()
-        if hold is not None and hold.alive:
-            _release(lock, exits.OK)
-        raise
-
-
-def _run(
-    running: Running,
-    command: Sequence[str],
-    signals: Signals,
-    lost: Sequence[LockLost],
-    ending: _Ending,
-) -> int:
-    lease = running.job.lease
-    environment = os.environ | {
-        "DBLOCK_NAME": lease.name,
-        "DBLOCK_FENCE": str(lease.fence),
-        "DBLOCK_TOKEN": lease.token,
-    }
-    if running.run.slot:
-        environment["DBLOCK_SLOT"] = running.run.slot
-    guard = Guard(ending.without_dblock(lease), signals) if ending.kill else None
-    try:
-        child = Child(command, environment, signals, guard)
-    except OSError as error:
-        if guard is not None:
-            guard.dismiss()
-        complain(f"cannot run {command[0]!r}: {error.strerror}")
-        missing = error.errno == errno.ENOENT
-        code = exits.NOT_FOUND if missing else exits.NOT_EXECUTABLE
-        _record(running, code)
-        return _release(lease, code)  # at once: another host may have the command
-    grace = partial(ending.after_loss, lease) if ending.kill else None
-    code = supervise(child, signals, lambda: lost[0] if lost else None, grace)
-    if guard is not None:
-        guard.dismiss()
-    if lost:
-        complain(f"{told(lost[0])}; the command ended with {code}")
-        if lost[0].reason != "unreachable":
-            _record(running, exits.LOST)
-        return exits.LOST
-    return _release(lease, code, running)
-
-
-def _record(running: Running, code: int) -> int:
-    """Record the command's exit code; return dblock's."""
-    try:
-        running.record(code)
-    except LockLost:
-        return exits.LOST  # the release says why
-    except DBLockError as failure:
-        complain(
-            f"could not record this run of {running.run.name!r} (it ended with {code}): {failure}"
-        )
-        if running.run.slot and code == exits.OK:  # so the job will run for that slot again
-            return exits.code_of(failure)
-    return code
-
-
-def _release(lease: Lease | Semaphore, code: int, running: Running | None = None) -> int:
-    """Record a run's end, if there is a run, and release the lease; return the exit code.
-
-    It is the command's ``code``, unless the lease was lost, or the slot needs the record and dblock
-    could not write it.
-    """
-    recorded = code if running is None else _record(running, code)
-    try:
-        if running is None:
-            lease.release()
-        else:
-            running.release(exits.LOST)
-    except LockLost as loss:
-        complain(f"{told(loss)}; the command ended with {code}")
-        return exits.LOST
-    except DBLockError as failure:
-        complain(f"could not release {lease.name!r}, so it stays until it expires: {failure}")
-    return recorded

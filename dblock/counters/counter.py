@@ -13,9 +13,10 @@ from sqlalchemy.types import TypeDecorator
 from ..arguments import check_name
 from ..errors import Conflict, NotEnough, Unsupported
 from ..events import Kind, tell
+from .columns import Columns
 from .numbers import N, Number, Numbers, check_number
 from .stripes import StripedTable, check_stripes
-from .table import Columns, CounterTable, SessionTable, Types
+from .table import CounterTable, SessionTable, Types
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import InstrumentedAttribute

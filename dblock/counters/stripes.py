@@ -23,8 +23,9 @@ from sqlalchemy.types import Integer
 
 from ..errors import DeadlockDetected, Unsupported
 from ..protocol.faults import StatementError
+from .columns import Columns
 from .numbers import Number, Numbers, even_parts, exact_sum
-from .table import AMOUNT, KEY, LEAST, MOST, NEW, Columns, SessionTable, rounded
+from .table import AMOUNT, KEY, LEAST, MOST, NEW, SessionTable, rounded
 
 if TYPE_CHECKING:
     from sqlalchemy.schema import Column

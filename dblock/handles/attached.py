@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from ..errors import DBLockError, NotAcquired
 from ..protocol.attach import Detached, attach
 from ..protocol.lease import LeaseRequest
-from ..protocol.steps import Query
 from .lease import Lease
+from .taking import Taking
 
 if TYPE_CHECKING:
     from ..holding.database import Database
-    from ..holding.lease_hold import LeaseHold
     from .options import LeaseOptions
 
 
@@ -40,15 +39,13 @@ class AttachedLease(Lease):
         token, owner = self._runtime.token(16), database.owner(options.label)
         request = LeaseRequest(self.name, token, owner, options.plan.first)
         start, patience = self._runtime.now(), database.dialect.timeouts.socket
-        hold: LeaseHold | None = None
-        orphaned: list[Query[bool]] = []
+        taking = Taking(database, request)
         try:
             attaching = attach(database.dialect, self._from, request, patience, start)
-            held = database.run(attaching, orphaned=orphaned)
-            hold = self._hold(held, token)
-            self._keep(hold, start)
+            held = database.run(attaching, orphaned=taking.orphaned)
+            self._keep(taking, held, start)
         except BaseException as error:
             if not isinstance(error, DBLockError):  # e.g. KeyboardInterrupt: it may be attached
-                self._runtime.undo(error, partial(self._undo, hold, request, orphaned, []))
+                self._runtime.undo(error, partial(self._undo, taking))
             raise
         return None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from datetime import timedelta
 from types import TracebackType
 from typing import ClassVar, NoReturn, ParamSpec, Self, TypeVar
 
-from ..arguments import Seconds, check_acquire, check_wait
+from ..arguments import WAIT_MAX, Seconds, check_wait
 from ..decorating import check_runnable, wraps
 from ..errors import DBLockError, NotAcquired
 from ..events import Kind, outcome, tell, wanted
@@ -152,3 +154,28 @@ class Silent(SingleHandle, ABC):
 def log_skipped(function: Callable[..., object], refusal: NotAcquired) -> None:
     """Log that a call does nothing, and which lock was not free."""
     logger.info("%s was skipped: %s", getattr(function, "__qualname__", function), refusal)
+
+
+def check_acquire(blocking: object, timeout: object, wait: float | None) -> float | None:
+    """Return the wait that ``acquire(blocking, timeout)`` asks for.
+
+    The arguments and their errors are the same as for :meth:`threading.Lock.acquire`. A timeout of
+    -1 means the wait that the lock was made with.
+    """
+    if isinstance(timeout, timedelta):
+        timeout = timeout.total_seconds()
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(f"a timeout is a number of seconds, not {type(timeout).__name__}")
+    if not blocking:
+        if timeout != -1:
+            raise ValueError("can't specify a timeout for a non-blocking call")
+        return 0.0
+    if timeout == -1:
+        return wait
+    if math.isnan(timeout):
+        raise ValueError("a timeout cannot be NaN")
+    if timeout < 0:
+        raise ValueError(f"a timeout is -1 or not negative: {timeout!r}")
+    if timeout > WAIT_MAX:
+        raise OverflowError(f"a timeout is at most {WAIT_MAX:.0f} seconds: {timeout!r}")
+    return float(timeout)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
-from ..arguments import Seconds, check_after, check_label, check_zone
+from ..arguments import Seconds, check_after, check_label
 from ..decorating import check_runnable, wraps
 from ..errors import DBLockError, LockLost
 from ..protocol import job_runs
 from ..protocol.job_runs import JobRun
-from .periods import check_period, check_slot, check_together, slot_at
+from .periods import check_period, check_slot, check_together, check_zone, slot_at
 
 if TYPE_CHECKING:
     from ..holding.database import Database

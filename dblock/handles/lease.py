@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from ..arguments import Seconds, check_after, check_ttl
-from ..errors import DBLockError, LockLost, NotAcquired, NotHeld, OutcomeUnknown
+from ..errors import DBLockError, LockLost, NotAcquired, OutcomeUnknown
 from ..events import Kind
-from ..holding.handle_holds import HandleHolds
-from ..holding.keeper import guarded
 from ..holding.lease_hold import LeaseHold
-from ..policy import how_often
-from ..protocol import guard, overview, release, renew
-from ..protocol.acquire import acquire
+from ..protocol import release, renew
 from ..protocol.lease import Held, LeaseRequest
 from ..protocol.observer import Change
 from ..protocol.renew import Asked
 from ..protocol.schedule import RenewalSchedule
 from ..protocol.state import Renewal
-from ..protocol.steps import Procedure, Query
+from ..protocol.steps import Procedure
 from ..protocol.term import Term
 from ..protocol.tokens import for_reader
-from .base import SingleHandle
+from .held import HeldLease
+from .taking import Taking
 
 if TYPE_CHECKING:
-    from ..holding.database import Database
     from ..holding.holds import CallerHolds
-    from ..io.borrowed import Borrowable
-    from ..io.runtime import Event
-    from ..io.user_locks import UserLock
     from ..protocol.release import Find
-    from ..protocol.waiters import Waiter
-    from .options import LeaseOptions
 
 
-class Lease(SingleHandle):
+class Lease(HeldLease):
     """A named lease, made by :meth:`Locks.lease`.
 
     Use it as a context manager, as a decorator, or with :meth:`acquire` and :meth:`release`.
@@ -76,15 +65,6 @@ class Lease(SingleHandle):
     #: The callers whose last hold was detached: the end of their ``with`` releases nothing.
     _detached: WeakSet[CallerHolds] | None = None
 
-    def __init__(self, database: Database, options: LeaseOptions) -> None:
-        super().__init__(options.wait, database.runtime)
-        self.name = options.name
-        self._database = database
-        self._options = options
-        self._holds: HandleHolds[LeaseHold] = HandleHolds(
-            "lease", self.name, database.callers, private=options.reentrant
-        )
-
     @property
     def reentrant(self) -> bool:
         """Whether the holding thread may take it again, and no other thread may release it."""
@@ -114,79 +94,44 @@ class Lease(SingleHandle):
         )
         if refusal is not None:
             return refusal
-        contenders = self._database.contenders
-        owner, names = self._database.owner(options.label), contenders.names
-        plan, token = options.plan, self._runtime.token(16)
-        if self._shares:
-            token = for_reader(token)
+        database, names = self._database, self._database.contenders.names
+        start, token = self._runtime.now(), self._runtime.token(16)
         request = LeaseRequest(
-            self.name, token, owner, plan.first, plan.short, names.known(self.name), self._shares
+            self.name,
+            for_reader(token) if self._shares else token,
+            database.owner(options.label),
+            options.plan.first,
+            options.plan.short,
+            names.known(self.name),
+            self._shares,
         )
-        start = self._runtime.now()
-        waiters: list[Waiter] = []  # has one once the caller has to wait
-
-        def waiter() -> Waiter:
-            waiters.append(self._database.waiter(self.name, self.strategy, start, options.label))
-            return waiters[0]
-
-        wait_strategy = options.retry.wait
-        # Only one of this process's waiters with the same poll interval is in the database's queue.
-        # So waiters with another interval need a local queue of their own.
-        often = None if wait_strategy is None else how_often(wait_strategy)
-        line = self.name, often, options.fair
-        place = None if wait == 0 else contenders.local_queue.first_place(line)
-        # A reader asks before it waits, if no caller of this process is waiting: it may join the
-        # present readers. It never waits in the server, only in the name's queue, where it polls
-        # and can join them.
-        hot = wait != 0 and (place is None or (not self._shares and names.hot(self.name, start)))
-        in_server = self._database.dialect.can_wait_in_server and wait != 0 and not self._shares
-        user_lock = contenders.user_locks.user_lock(hot) if in_server else None
-        hold: LeaseHold | None = None
-        orphaned: list[Query[bool]] = []
+        taking = Taking(database, request)
         try:
-            procedure = acquire(
-                self._database.dialect,
-                request,
-                options.retry,
-                fair=options.fair,
-                start=start,
-                wait=wait,
-                patience=self._database.dialect.timeouts.socket,
-                line=line,
-                waiter=waiter,
-                can_wait_in_server=user_lock is not None,
-                hot=hot,
-                look_first=(wait == 0 or self._shares) and names.taken(self.name),
-            )
-            outcome = self._database.run(
-                procedure, orphaned=orphaned, user_lock=user_lock, waiter=place
-            )
+            outcome = taking.run(options, self.strategy, start, wait)
             if isinstance(outcome, Held):
-                hold = self._hold(outcome, request.token, user_lock)
+                hold = self._keep(taking, outcome, start)
                 names.note(self.name, outcome.contended, hold.since)
                 if outcome.group is not None:
                     names.note_refusal(self.name)  # the next acquire reads the name first
-                self._keep(hold, start)
-            if waiters:
-                self._database.withdraw(waiters[0])
+            if taking.waiter is not None:
+                database.withdraw(taking.waiter)
         except BaseException as error:
-            if user_lock is not None:
-                self._runtime.undo(error, user_lock.drop)
+            if taking.user_lock is not None:
+                self._runtime.undo(error, taking.user_lock.drop)
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
-                undo = partial(self._undo, hold, request, orphaned, waiters)
-                self._runtime.undo(error, undo)
+                self._runtime.undo(error, partial(self._undo, taking))
             raise
         if isinstance(outcome, Held):
             return None
         names.note_refusal(self.name)
-        if user_lock is not None:
-            user_lock.drop()
-        return self._database.not_acquired(self.name, outcome, wait)
+        if taking.user_lock is not None:
+            taking.user_lock.drop()
+        return database.not_acquired(self.name, outcome, wait)
 
-    def _hold(self, held: Held, token: str, user_lock: UserLock | None = None) -> LeaseHold:
-        """Return the hold of a lease that was granted under ``token``."""
-        options = self._options
-        return LeaseHold(
+    def _keep(self, taking: Taking, held: Held, start: float) -> LeaseHold:
+        """Register the hold that was granted: with this handle, the keeper, and listeners."""
+        options, token, user_lock = self._options, taking.request.token, taking.user_lock
+        hold = taking.hold = LeaseHold(
             self.name,
             self._runtime,
             self._runtime.now(),
@@ -195,35 +140,22 @@ class Lease(SingleHandle):
             reader=token if self._shares else None,
             schedule=RenewalSchedule(options.plan, held.term, self._runtime.random()),
             database=self._database.kept,
-            on_danger=options.on_danger,
-            on_lost=options.on_lost,
+            callbacks=options.callbacks,
             user_lock=user_lock if user_lock is not None and user_lock.kept else None,
         )
-
-    def _keep(self, hold: LeaseHold, start: float) -> None:
-        """Register a new hold: with this handle, with the keeper, with listeners."""
         self._holds.add(hold)
         if self._detached:
             self._forget_detached()
         self._database.keeper().keep(hold)
         self._tell(Kind.ACQUIRED, start)
+        return hold
 
-    def _undo(
-        self,
-        hold: LeaseHold | None,
-        request: LeaseRequest,
-        orphaned: list[Query[bool]],
-        waiters: list[Waiter],
-    ) -> None:
-        """Undo an acquire whose caller was interrupted before it got the lease."""
-        self._unkeep(hold)
-        self._abandon(request, orphaned, waiters)
-
-    def _unkeep(self, hold: LeaseHold | None) -> None:
-        """Unregister the hold of a caller that was interrupted before it got the hold."""
-        if hold is not None:
-            self._holds.take(hold, Change.ABANDONED)
-            self._database.keeper().drop(hold)
+    def _undo(self, taking: Taking, find: Find | None = None) -> None:
+        """Undo a try whose caller was interrupted before it got the lease."""
+        if taking.hold is not None:
+            self._holds.take(taking.hold, Change.ABANDONED)
+            self._database.keeper().drop(taking.hold)
+        taking.abandon(find)
 
     def _last(self, at_least: float) -> None:
         """Let holds last ``at_least`` seconds from their start, even if this process dies."""
@@ -374,168 +306,3 @@ class Lease(SingleHandle):
                 raise self._lose(hold, loss) from loss.__cause__
             if not self._database.keeper().moved(hold, term):
                 raise hold.loss or self._holds.not_held()
-
-    def check(self) -> None:
-        """Return if you still hold the lease, by the holder's own clock; raise LockLost if not.
-
-        No round trip. Call it before each step that must not happen without the lock. Raises
-        NotHeld if you have not taken the lease.
-        """
-        hold = self._holds.get()
-        if hold.loss is not None:
-            raise hold.loss
-        if hold.lease.term.over(self._runtime.now()):
-            raise self._lose(hold, hold.ran_out())
-
-    @contextlib.contextmanager
-    def guard(self, session: Borrowable) -> Iterator[int]:
-        """Prove the lease inside the transaction of ``session``, until that transaction ends.
-
-        While the transaction is open, a takeover waits; this lease's own renewal does not. If the
-        lease is lost, you get LockLost and must not commit. Yields the fence. You can commit inside
-        or after the block: the proof lasts as long as the transaction, or the savepoint that was
-        open at the start of the block.
-
-        On SQLite the transaction becomes the file's one writer. End it before you renew or release
-        the lease. Otherwise the thread gets DeadlockDetected immediately.
-        """
-        hold = self._holds.get()
-        if hold.loss is not None:
-            raise hold.loss
-        transaction = self._database.borrow(session)
-        hold.guarded = True
-        try:
-            self._database.run(
-                guard.guard(
-                    self._database.dialect,
-                    self.name,
-                    hold.token,
-                    lambda: hold.lease,
-                    self._database.dialect.timeouts.socket,
-                    self._runtime.now(),
-                ),
-                transaction,
-            )
-        except LockLost as loss:
-            raise self._lose(hold, loss) from loss.__cause__
-        root = transaction.root
-        if self._database.dialect.one_writer and root is not None:
-            self._database.callers.add_borrowed(root, self.name)
-        yield hold.lease.fence
-
-    @property
-    def ttl(self) -> float:
-        """The number of seconds for which dblock acquires and renews the lease."""
-        return self._options.plan.ttl
-
-    @property
-    def renew_every(self) -> float:
-        """The number of seconds between two renewals, by the keeper of this process."""
-        return self._options.plan.interval
-
-    @property
-    def held(self) -> bool:
-        """Whether this handle holds the lease, by the holder's own clock. No round trip."""
-        hold = self._holds.find()
-        return hold is not None and hold.alive
-
-    def locked(self) -> bool:
-        """Return whether any process holds a lease on the name, by the database's clock."""
-        now = self._runtime.now()
-        row = self._database.run(overview.show_row(self._database.dialect, self.name, now))
-        return row is not None and row.held
-
-    @property
-    def fence(self) -> int:
-        """The fencing token of this hold: larger than the fence of every earlier hold of the name.
-
-        Send it along with writes to other systems, and let them refuse smaller ones: Kleppmann,
-        "How to do distributed locking" (2016). In another database :func:`dblock.fencing.gate`
-        does so. Raises NotHeld if you do not hold the lease.
-        """
-        return self._holds.get().lease.fence
-
-    @property
-    def token(self) -> str:
-        """The random text that proves ownership to the database. Keep it secret. Raises NotHeld."""
-        return self._holds.get().token
-
-    @property
-    def remaining(self) -> float:
-        """The number of seconds for which the holder may still act, or 0.0. No round trip."""
-        hold = self._holds.find()
-        if hold is None or not hold.alive:
-            return 0.0
-        return hold.lease.term.remaining(self._runtime.now())
-
-    @property
-    def margin(self) -> float:
-        """The seconds from the loss of an expiring lease until the name is free.
-
-        dblock reports the loss to the holder that much earlier. The value belongs to this hold, or
-        else to the last one. Raises NotHeld if there was none.
-        """
-        return (self._holds.last or self._holds.get()).lease.term.margin
-
-    @property
-    def lost(self) -> Event:
-        """An event that dblock sets when this hold, or else the last one, is lost.
-
-        dblock sets it by itself: at the holder's deadline, or earlier if a renewal finds that the
-        lease was taken away.
-        """
-        hold = self._holds.find() or self._holds.last
-        return self._runtime.event() if hold is None else hold.lost
-
-    # --- inside ------------------------------------------------------------------------------
-
-    def current(self) -> LeaseHold | None:
-        """Return the caller's hold."""
-        return self._holds.find()
-
-    def _lose(self, hold: LeaseHold, loss: LockLost, *, ending: bool = False) -> LockLost | NotHeld:
-        """Record a loss that was found here, in the user's thread; return the error to raise.
-
-        While this handle releases the hold, a loss that another call finds is ignored: our own
-        release may have freed the row. Only the release itself (``ending``) reports a loss then.
-        """
-        if hold.ended and not ending:
-            return hold.loss or self._holds.not_held()
-        self._database.keeper().drop(hold)
-        if hold.lose(loss):
-            hold.on_danger = None  # the keeper may be about to call it
-            self._tell(Kind.LOST, hold.since, loss)
-            if self._options.on_lost is not None:
-                guarded(partial(self._options.on_lost, loss))
-        assert hold.loss is not None
-        return hold.loss
-
-    def _abandon(
-        self,
-        request: LeaseRequest,
-        orphaned: list[Query[bool]],
-        waiters: list[Waiter],
-        find: Find | None = None,
-    ) -> None:
-        """Release the hold that an interrupted acquire may have been granted; if that fails it
-        expires.
-
-        ``orphaned`` has the queries that end the sessions in which its last statement may still
-        run. ``find`` locates the slot that was granted; only a semaphore needs it.
-        """
-        database = self._database
-        # A caller should not wait for this as long as a TTL. If the runtime runs it in the
-        # background, no caller waits, so it may try that long.
-        patience = request.ttl if self._runtime.lingers else database.timeouts.connect
-
-        def abandon() -> None:
-            with contextlib.suppress(Exception):
-                start = self._runtime.now()
-                database.run(
-                    release.abandon(database.dialect, request, orphaned, patience, start, find)
-                )
-            for waiter in waiters:
-                with contextlib.suppress(Exception):
-                    database.withdraw(waiter)
-
-        self._runtime.finish(abandon, cancelled=True)

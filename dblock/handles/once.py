@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
 from ..arguments import Seconds, check_json, check_keep, check_name, check_wait
 from ..protocol import once
@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from ..io.borrowed import Borrowable, Borrowed, Root
 
 RESULT_MAX = 2**20
+
+
+class _Claim(NamedTuple):
+    """A key that was claimed in the user's transaction, under a token."""
+
+    transaction: Borrowed
+    root: Root | None
+    token: str
+
+    @property
+    def active(self) -> bool:
+        """Whether the transaction is still open."""
+        return self.root is not None and self.root.is_active
 
 
 class Once:
@@ -54,9 +67,9 @@ class Once:
         self._wait = check_wait(wait)
         self._database = database
         self._on = on
-        self._token = ""
-        self._transaction: Borrowed | None = None
-        self._root: Root | None = None
+        self._entered = False
+        #: The claim of the key, from the beginning of the block to its end.
+        self._claim: _Claim | None = None
         self._replayed = False
         self._result: Any = None
 
@@ -77,7 +90,8 @@ class Once:
 
         If not, the transaction has ended or failed, and no result can be recorded in it.
         """
-        return self._active and self._transaction is not None and self._transaction.usable
+        claim = self._claim
+        return claim is not None and claim.active and claim.transaction.usable
 
     @property
     def result(self) -> Any:
@@ -96,7 +110,7 @@ class Once:
                 f"the call {self.key!r} was made before, and its result is recorded: "
                 "look at call.replayed first"
             )
-        if self._root is None:
+        if self._claim is None:
             raise ValueError(
                 f"the result of the call {self.key!r} is recorded at the end of its block: set it "
                 "inside `with locks.once(...)`"
@@ -105,7 +119,7 @@ class Once:
         self._result = result
 
     def __enter__(self) -> Self:
-        if self._transaction is not None:
+        if self._entered:
             raise ValueError(f"{self!r} is entered once: make another one with locks.once()")
         database = self._database
         transaction = database.borrow(self._on)
@@ -123,7 +137,7 @@ class Once:
             ),
             transaction,
         )
-        self._transaction, self._root, self._token = transaction, transaction.root, token
+        self._entered, self._claim = True, _Claim(transaction, transaction.root, token)
         if recorded is not None:
             self._replayed, self._result = True, json.loads(recorded)
         return self
@@ -142,34 +156,32 @@ class Once:
                 return
             self._finish()
         finally:
-            self._root = None
+            self._claim = None
 
     def _finish(self) -> None:
         """Record the result."""
+        claim = self._claim
         try:
             recorded = _recorded(self._result)  # the user may have changed the object since
-            if not self._active:
+            if claim is None or not claim.active:
                 raise once.gone(self.key)
             database = self._database
             database.run(
-                once.finish(database.dialect, self.key, self._token, recorded), self._transaction
+                once.finish(database.dialect, self.key, claim.token, recorded), claim.transaction
             )
         except BaseException:
             self._forget()
             raise
 
-    @property
-    def _active(self) -> bool:
-        return self._root is not None and self._root.is_active
-
     def _forget(self) -> None:
         """Delete the key, in case the transaction goes on anyway."""
-        if self._active:
+        claim = self._claim
+        if claim is not None and claim.active:
             database = self._database
             # The statement fails if the transaction cannot go on.
             with contextlib.suppress(Exception):
                 database.run(
-                    once.forget(database.dialect, self.key, self._token), self._transaction
+                    once.forget(database.dialect, self.key, claim.token), claim.transaction
                 )
 
 

@@ -22,6 +22,7 @@ from ..arguments import (
     check_renew_every,
     check_ttl,
 )
+from ..holding.lease_hold import NO_CALLBACKS, Callbacks
 from ..protocol.schedule import Danger, Plan
 
 if TYPE_CHECKING:
@@ -122,8 +123,7 @@ class LeaseOptions(NamedTuple):
     reentrant: bool = False
     fair: bool = False
     label: str = ""
-    on_danger: Callable[[Danger], None] | None = None
-    on_lost: Callable[[LockLost], None] | None = None
+    callbacks: Callbacks = NO_CALLBACKS
 
 
 def unknown_option(maker: str, given: Mapping[str, Any]) -> TypeError:
@@ -169,6 +169,14 @@ def lease_options(
         reentrant,
         fair is not False and check_fair(fair),
         "" if label is None else check_label(label),
+        NO_CALLBACKS if on_danger is None is on_lost else _callbacks(on_danger, on_lost),
+    )
+
+
+def _callbacks(
+    on_danger: Callable[[Danger], None] | None, on_lost: Callable[[LockLost], None] | None
+) -> Callbacks:
+    return Callbacks(
         None if on_danger is None else check_callback("on_danger", on_danger),
         None if on_lost is None else check_callback("on_lost", on_lost),
     )

@@ -1,4 +1,4 @@
-"""Periods: an hour, a day and so on, in each of which a job succeeds once."""
+"""Periods: an hour, a day and so on in a time zone, in each of which a job succeeds once."""
 
 from __future__ import annotations
 
@@ -92,3 +92,20 @@ def slot_at(period: str, moment: datetime, zone: tzinfo | None = None) -> str:
         return moment.strftime(PERIODS[period])
     offset = "%z" if period in _REPEATED else ""
     return moment.astimezone(zone).strftime(PERIODS[period] + offset)
+
+
+def check_zone(tz: object) -> tzinfo | None:
+    """Return a time zone. ``tz`` is a name of the IANA database, a tzinfo, or None."""
+    if tz is None or isinstance(tz, tzinfo):
+        return tz
+    if not isinstance(tz, str):
+        raise TypeError(f"tz is a zone's name or a tzinfo, not {type(tz).__name__}: {tz!r}")
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(tz)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(
+            f"this machine knows no time zone {tz!r}. Give a name such as Europe/Berlin. If the "
+            "machine knows none at all: pip install tzdata"
+        ) from None

@@ -10,7 +10,7 @@ from ..arguments import Seconds, check_name
 from ..errors import DBLockError, LockLost, NotAcquired, Unsupported
 from ..events import Kind
 from ..holding.handle_holds import HandleHolds
-from ..holding.holds import Hold
+from ..holding.holds import RowHold
 from ..io.driver import OwnTransaction
 from ..protocol import release, row_lock
 from ..protocol.faults import Fault, StatementError
@@ -61,7 +61,7 @@ class RowLock(SingleHandle):
         self._database = database
         self._on = on
         self._retry = retry
-        self._holds: HandleHolds[Hold] = HandleHolds("row lock", self.name, database.callers)
+        self._holds: HandleHolds[RowHold] = HandleHolds("row lock", self.name, database.callers)
         #: The user's transaction in which it was last locked, and the caller.
         self._within: tuple[Root, CallerHolds] | None = None
 
@@ -103,7 +103,7 @@ class RowLock(SingleHandle):
             waiters.append(self._database.waiter(self.name, self.strategy, start))
             return waiters[0]
 
-        hold: Hold | None = None
+        hold: RowHold | None = None
         try:
             procedure = row_lock.lock(
                 self._database.dialect,
@@ -117,8 +117,8 @@ class RowLock(SingleHandle):
             )
             outcome = self._database.run(procedure, transaction or own)
             if isinstance(outcome, Locked):
-                if transaction is None:
-                    hold = Hold(self.name, runtime, runtime.now(), transaction=own)
+                if own is not None:
+                    hold = RowHold(self.name, runtime, runtime.now(), transaction=own)
                     self._holds.add(hold)
                 elif runtime.observer is not None:
                     runtime.observer(Belief(self.strategy, self.name), Change.GRANTED)
@@ -147,7 +147,7 @@ class RowLock(SingleHandle):
     def _undo(
         self,
         error: BaseException,
-        hold: Hold | None,
+        hold: RowHold | None,
         own: OwnTransaction | None,
         waiters: Sequence[Waiter],
     ) -> None:
@@ -181,7 +181,6 @@ class RowLock(SingleHandle):
         hold = self._holds.get()
         if not self._holds.take(hold):
             raise self._holds.not_held()
-        assert hold.transaction is not None
         if hold.renewing:  # another thread runs check() on the same connection
             patience = self._database.timeouts.socket
             with self._runtime.settled(lambda: not hold.renewing, patience):
@@ -205,7 +204,6 @@ class RowLock(SingleHandle):
         One round trip. Raises NotHeld if this handle holds no lock in its own transaction.
         """
         hold = self._holds.get()
-        assert hold.transaction is not None
         with hold.renewed_here(self._database.timeouts.socket):
             if hold.ended or hold.loss is not None:
                 raise hold.loss or self._holds.not_held()
@@ -230,7 +228,7 @@ class RowLock(SingleHandle):
                 patience, now = self._database.timeouts.connect, self._runtime.now()
                 self._database.run(release.end_session(self._database.dialect, end, patience, now))
 
-    def _lost(self, hold: Hold, failure: StatementError) -> LockLost:
+    def _lost(self, hold: RowHold, failure: StatementError) -> LockLost:
         if failure.fault is Fault.DEADLOCK:  # this statement does not wait: so no real deadlock
             why = "because another node of the cluster has committed a lock on it first"
             reason = "taken over"

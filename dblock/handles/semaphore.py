@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..arguments import LIMIT_MAX, check_limit
 from ..errors import DBLockError, DeadlockDetected, NotAcquired, NotHeld
+from ..holding.lease_hold import NO_CALLBACKS
 from ..protocol import slots
 from ..protocol.deadline import Deadline
 from ..protocol.doubt import Doubt
@@ -17,6 +18,7 @@ from ..protocol.slots import SlotAttempt, number_of, slot_name
 from ..protocol.steps import Query
 from .base import Silent, SingleHandle
 from .lease import Lease
+from .taking import Taking
 
 if TYPE_CHECKING:
     from ..holding.database import Database
@@ -150,40 +152,36 @@ class Semaphore(SingleHandle):
             first=int(self._runtime.random() * self._limit) if known is None else known - 1,
             known=known is not None,
         )
-        orphaned: list[Query[bool]] = []
+        taking = Taking(database, request)
         slot: Lease | None = None
         try:
             # A caller that has waited keeps the turnstile until the keeper has its slot.
             with contextlib.ExitStack() as waited:
-                outcome = database.run(attempt.begin(), orphaned=orphaned)
+                outcome = database.run(attempt.begin(), orphaned=taking.orphaned)
                 if isinstance(outcome, Held):
                     self._freed.note(self.name)
                 elif wait != 0:
                     self._refuse_own_slots()
                     self._freed.forget(self.name)
-                    outcome = self._wait(attempt, orphaned, waited)
+                    outcome = self._wait(attempt, taking.orphaned, waited)
                 if isinstance(outcome, Held):
                     slot = self._slot(request.name)
-                    slot._keep(slot._hold(outcome, request.token), start)
+                    slot._keep(taking, outcome, start)
                     self._slots.append(slot)
         except BaseException as error:
             # A KeyboardInterrupt, for example: a slot may have been granted.
             if not isinstance(error, DBLockError):
-                undo = partial(self._undo, slot, request, orphaned, attempt.find)
-                self._runtime.undo(error, undo)
+                self._runtime.undo(error, partial(self._undo, slot, taking, attempt.find))
             raise
         if isinstance(outcome, Held):
             return None
         return self._refusal(outcome, attempt, wait)
 
-    def _undo(
-        self, slot: Lease | None, request: LeaseRequest, orphaned: list[Query[bool]], find: Find
-    ) -> None:
+    def _undo(self, slot: Lease | None, taking: Taking, find: Find) -> None:
         """Undo a try whose caller was interrupted before it got the slot."""
         if slot is not None:
-            slot._unkeep(slot._holds.last)
             self._forget(slot)
-        self._lease._abandon(request, orphaned, [], find)
+        (slot or self._lease)._undo(taking, find)
 
     def _wait(
         self, attempt: SlotAttempt, orphaned: list[Query[bool]], waited: contextlib.ExitStack
@@ -284,7 +282,7 @@ class _Turnstile(Silent, Lease):
 
     def __init__(self, database: Database, options: LeaseOptions) -> None:
         plan = Plan(min(options.plan.ttl, TURNSTILE_TTL))
-        super().__init__(database, options._replace(plan=plan, on_danger=None, on_lost=None))
+        super().__init__(database, options._replace(plan=plan, callbacks=NO_CALLBACKS))
 
     def lasts(self) -> bool:
         """Whether no other waiter can have taken it yet."""

@@ -54,6 +54,8 @@ class HandleHolds(Generic[H]):
             return None
         if at_the_end():
             take_over()
+        if len(holds) == 1 and not self._private:
+            return holds[0]  # whichever caller has it
         mine = self._callers.mine()
         for hold in reversed(holds):
             if hold.caller is mine:

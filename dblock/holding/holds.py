@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Hold:
-    """One granted lock: a row lock in one of dblock's own transactions, or a lease."""
+    """One granted lock: a :class:`RowHold`, or a :class:`.LeaseHold`."""
 
     name: str
     runtime: Runtime
     since: float
-    transaction: OwnTransaction | None = None
     count: int = 1
     #: All holds of its caller.
     caller: CallerHolds | None = None
@@ -50,7 +49,7 @@ class Hold:
     @property
     def strategy(self) -> str:
         """The strategy by which it is held."""
-        return "row"
+        raise NotImplementedError
 
     @property
     def fence(self) -> int | None:
@@ -106,6 +105,17 @@ class Hold:
             self.runtime.observer(self.belief, change)
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
+class RowHold(Hold):
+    """A row lock in one of dblock's own transactions."""
+
+    transaction: OwnTransaction
+
+    @property
+    def strategy(self) -> str:
+        return "row"
+
+
 class CallerHolds:
     """The holds of one caller, as weak references: they end with their handle, and the row locks
     with their transaction."""
@@ -119,7 +129,7 @@ class CallerHolds:
         # Only the caller itself writes here, so a hold that ends in another thread cannot remove
         # the caller's new hold on the same name.
         self._own: dict[str, weakref.ref[Hold]] = {}
-        self.rows: weakref.WeakSet[Hold] = weakref.WeakSet()  # row locks in dblock's transactions
+        self.rows: weakref.WeakSet[RowHold] = weakref.WeakSet()
         #: The names locked in each of the user's own transactions. Made with the first one.
         self._borrowed: weakref.WeakKeyDictionary[Root, set[str]] | None = None
 
@@ -129,7 +139,7 @@ class CallerHolds:
             there = [(name, known) for name, known in self._own.items() if known() is not None]
             self._own, self.room = dict(there), max(self.room, 2 * len(there))
         self._own[hold.name] = weakref.ref(hold)
-        if hold.transaction is not None:
+        if isinstance(hold, RowHold):
             self.has_rows = True
             self.rows.add(hold)
 

@@ -186,7 +186,7 @@ class Keeper:
         hold.schedule.told(hold.lease.term)
         calls: list[Call] = []
         self._tell(calls, Kind.ENDANGERED, hold, danger.remaining)
-        if hold.on_danger is not None:
+        if hold.callbacks.on_danger is not None:
             calls.append(partial(warn, ref(hold), danger))
         self.call(*calls)
 
@@ -194,8 +194,8 @@ class Keeper:
         self.drop(hold)
         if hold.lose(loss):
             self._tell(calls, Kind.LOST, hold, self._runtime.now() - hold.since, loss)
-            if hold.on_lost is not None:
-                calls.append(partial(hold.on_lost, loss))
+            if hold.callbacks.on_lost is not None:
+                calls.append(partial(hold.callbacks.on_lost, loss))
 
     def _tell(
         self,
@@ -331,8 +331,8 @@ def warn(known: ref[LeaseHold], danger: Danger) -> None:
     """Call a holder's ``on_danger``, unless it has released its lease meanwhile, or has found the
     loss itself."""
     hold = known()
-    if hold is not None and not hold.ended and hold.on_danger is not None:
-        hold.on_danger(danger)
+    if hold is not None and not hold.ended and hold.callbacks.on_danger is not None:
+        hold.callbacks.on_danger(danger)
 
 
 def guarded(call: Call) -> None:

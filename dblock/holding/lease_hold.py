@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..errors import LockLost
 from ..io.process_lock import lock
@@ -32,6 +32,16 @@ class Renewer(Protocol):
         outcome."""
 
 
+class Callbacks(NamedTuple):
+    """The user's callbacks about a hold; see :meth:`.Locks.lease`."""
+
+    on_danger: Callable[[Danger], None] | None = None
+    on_lost: Callable[[LockLost], None] | None = None
+
+
+NO_CALLBACKS = Callbacks()
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class LeaseHold(Hold):
     """A granted lease."""
@@ -40,8 +50,7 @@ class LeaseHold(Hold):
     token: str = field(repr=False)
     schedule: RenewalSchedule
     database: Renewer
-    on_danger: Callable[[Danger], None] | None = None
-    on_lost: Callable[[LockLost], None] | None = None
+    callbacks: Callbacks = NO_CALLBACKS
     #: The reader's own token, if it shares the hold with other readers.
     reader: str | None = field(default=None, repr=False)
     user_lock: UserLock | None = None

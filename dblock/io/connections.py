@@ -50,12 +50,46 @@ class Unlimited:
 UNLIMITED = Unlimited()
 
 
+class Permits:
+    """The permits to use a connection: ``limit`` at a time, and one more for a statement that ends
+    or keeps a hold, so that it does not wait for statements that only ask."""
+
+    def __init__(self, limit: int | None, runtime: Runtime, patience: float) -> None:
+        self._limit = limit
+        self._runtime = runtime
+        self._patience = patience
+        #: When the server last answered a statement, by the process's clock.
+        self.answered = -inf
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Make all permits anew, none of them in use."""
+        self.usual: Turns = UNLIMITED
+        self._last: Turns = UNLIMITED
+        if self._limit is not None:
+            self.usual, self._last = self._runtime.turns(self._limit), self._runtime.turns(1)
+
+    def wait(self, *, first: bool) -> Turns:
+        """Wait for a permit, for as long as the server answers the statements that have one.
+
+        Return the turns that it is from. ``first`` is as for :meth:`Connections.take`.
+        """
+        turns = self._last if first else self.usual
+        left = self._patience if first else self.answered + self._patience - self._runtime.now()
+        while left > 0:
+            with contextlib.suppress(Empty):
+                turns.get(True, left)
+                return turns
+            left = self.answered + self._patience - self._runtime.now()
+        busy = f"all {self._limit} connections of dblock are busy, and the server answers none"
+        raise StatementError(Fault.UNREACHABLE, busy)
+
+
 class Connections:
     """Connections in autocommit mode, each used by one thread or task at a time.
 
-    At most ``limit`` are in use at once, and one more for a statement that ends or keeps a hold, so
-    that it does not wait for statements that only ask. A statement waits for a permit for as long
-    as the server answers other statements, and up to ``Timeouts.socket`` if it does not.
+    At most ``limit`` are in use at once; see :class:`Permits`. A statement waits for a permit for
+    as long as the server answers other statements, and up to ``Timeouts.socket`` if it does not.
 
     ``check`` checks each new connection. ``placed`` puts the place of the tables into a statement
     that was made before the place was known. ``lent`` is as in :class:`.Connector`. ``beside`` are
@@ -82,18 +116,11 @@ class Connections:
         self._placed = placed
         self._idle: deque[OwnConnection] = deque()
         self._beside = beside
-        self._limit = limit
-        self._turns, self._last = self._new_turns()
-        self._answered = -inf
+        self._permits = Permits(limit, runtime, adapter.timeouts.socket)
         self._closed = False
         self._cleared = 0
         weakref.finalize(self, close_all, self._idle, adapter)
         begins_anew(self)
-
-    def _new_turns(self) -> tuple[Turns, Turns]:
-        if self._limit is None:
-            return UNLIMITED, UNLIMITED
-        return self._runtime.turns(self._limit), self._runtime.turns(1)
 
     def take(self, *, first: bool = False) -> OwnConnection:
         """Return a usable connection; ``first`` is for a statement that ends or keeps a hold.
@@ -102,11 +129,11 @@ class Connections:
         """
         if self._closed:
             raise ValueError("these Locks are closed")
-        turns = self._turns
+        turns = self._permits.usual
         try:
             turns.get(not first, self._adapter.timeouts.socket)
         except Empty:
-            turns = self._wait_on(first)
+            turns = self._permits.wait(first=first)
         try:
             connection = self._take_idle()
             if connection is None:
@@ -120,19 +147,6 @@ class Connections:
                 raise
         connection.turns = turns
         return connection
-
-    def _wait_on(self, first: bool) -> Turns:
-        """Wait for a permit, for as long as the server answers the statements that have one."""
-        turns = self._last if first else self._turns
-        socket = self._adapter.timeouts.socket
-        left = socket if first else self._answered + socket - self._runtime.now()
-        while left > 0:
-            with contextlib.suppress(Empty):
-                turns.get(True, left)
-                return turns
-            left = self._answered + socket - self._runtime.now()
-        busy = f"all {self._limit} connections of dblock are busy, and the server answers none"
-        raise StatementError(Fault.UNREACHABLE, busy)
 
     def _connect(self, cleared: int) -> OwnConnection:
         return self._connector.connect(cleared, self._verify)
@@ -188,7 +202,7 @@ class Connections:
                 raise
             lost = fault is Fault.DISCONNECTED
             if not lost:
-                self._answered = self._runtime.now()
+                self._permits.answered = self._runtime.now()
             raise StatementError(
                 fault,
                 first_line(error),
@@ -197,7 +211,7 @@ class Connections:
             ) from error
         if session.doubts:  # the answer proves nothing: a standby may not have the commit
             raise StatementError(Fault.DISCONNECTED, session.doubts.pop())
-        self._answered = answered = self._runtime.now()
+        self._permits.answered = answered = self._runtime.now()
         return Reply(rows, matched, sent, answered, session.server)
 
     def give(self, connection: OwnConnection) -> None:
@@ -237,7 +251,7 @@ class Connections:
     def forget_parent(self) -> None:
         leave_to_parent(tuple(self._idle))
         self._idle.clear()
-        self._turns, self._last = self._new_turns()
+        self._permits.begin_anew()
 
 
 def close_all(connections: deque[OwnConnection], adapter: Adapter) -> None:

@@ -1,6 +1,6 @@
-"""The connection on which the database notifies waiters: one for all waiters of a ``Locks``.
+"""The subscriptions of the waiters of a ``Locks`` to the notifications of the database.
 
-It needs no thread of its own: one of the waiters reads for all, and another one when that leaves.
+No thread of its own reads them: one of the waiters reads for all, and another one when that leaves.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import weakref
-from collections import deque
 from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING
@@ -17,8 +16,7 @@ from ..dialects.tickets import NUMBER, TICKET
 from ..protocol.faults import StatementError
 from ..protocol.state import Passed
 from ..protocol.steps import ANY_SERVER
-from .connections import close_all
-from .fork import leave_to_parent
+from .listener import Listener
 from .process_lock import lock
 
 if TYPE_CHECKING:
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("dblock")
 
-# Seconds between tries to listen, after the first failure and at most.
-PAUSE, PAUSE_MAX = 5.0, 60.0
 # A rate limit, because every client that may connect can send notifications. A waiter that is
 # notified repeatedly pauses before it reads the row: AGAIN seconds at first, AGAIN_MAX at most.
 # Notifications that are APART seconds apart do not count as repeated.
@@ -88,37 +84,26 @@ class Subscription:
 
 
 class Notifier:
-    """Keeps the subscriptions, and the connection that listens for them, made when first needed."""
+    """Keeps the subscriptions, and wakes the waiters by what the :class:`.Listener` receives."""
 
     def __init__(self, connections: Connections, adapter: Adapter, runtime: Runtime) -> None:
-        self._connections = connections
-        self._adapter = adapter
         self._runtime = runtime
-        self._refused = False  # closed, or this database cannot notify, for example behind a pooler
+        self.listener = Listener(connections, adapter, runtime)
         #: Notifications received for tickets so far.
         self.calls = 0
         #: The ids of the objects that observe topics.
         self._observers: set[int] = set()
-        self._open: deque[OwnConnection] = deque()  # one at most
-        self._at_end = weakref.finalize(self, close_all, self._open, adapter)
-        self._forget_all()
+        self._begin_anew()
 
     def forget_parent(self) -> None:
-        leave_to_parent(self._open)
-        self._at_end.detach()
-        self._open = deque()
-        self._at_end = weakref.finalize(self, close_all, self._open, self._adapter)
-        self._forget_all()
+        self.listener.forget_parent()
+        self._begin_anew()
 
-    def _forget_all(self) -> None:
-        self._channel = ""
+    def _begin_anew(self) -> None:
         self._number = 0
         self._observes = False  # whether the connection listens to topics too, all of them
         # Subscriptions by the public part of the ticket, which any listener may see.
         self._calls: dict[str, Subscription] = {}
-        self._connecting = False
-        # After a failed try to listen: the seconds until the next, and its earliest time.
-        self._pause = self._not_before = 0.0
         self._reader: Subscription | None = None
 
     def ticket(self, server: str | None, topic: str | None = None) -> Subscription | None:
@@ -131,22 +116,21 @@ class Notifier:
         if topic is not None and not self._observes:
             self._observes = True
             self.disconnect()  # that connection listens for tickets alone
+        listener = self.listener
         if server != ANY_SERVER:
-            for connection in tuple(self._open):
-                if connection.session.server != server:  # another server has replaced its server
-                    self.disconnect()
-            if not self._open:
-                self._connect(server)
+            if listener.listens and listener.server != server:
+                self.disconnect()  # another server has replaced its server
+            if not listener.listens:
+                listener.connect(server, observes=self._observes)
         with lock:
-            if not self._open:
+            if not listener.listens:
                 return None
             self._number += 1
-            while (number := f"{self._channel}{self._number % 0x10000:04x}") in self._calls:
+            while (number := f"{listener.channel}{self._number % 0x10000:04x}") in self._calls:
                 self._number += 1
             secret = self._runtime.token((TICKET - NUMBER) // 2)
-            server = self._open[0].session.server
             call = self._calls[number] = Subscription(
-                number + secret, server, self._runtime.event(), topic
+                number + secret, listener.server, self._runtime.event(), topic
             )
             return call
 
@@ -163,14 +147,13 @@ class Notifier:
             # No reader would take the topics' notifications off the socket. A reader of tickets
             # finds the connection closed, and connects again without topics.
             self._observes = False
-            for connection in self._open:
-                with contextlib.suppress(Exception):  # it may be broken
-                    self._runtime.hang_up(connection.driver.fileno())
+            with contextlib.suppress(Exception):  # it may be broken
+                self.listener.hang_up()
 
     def disown(self, tickets: Sequence[str]) -> None:
         """Close the connection if it listens for these tickets, so that the database sees them as
         dead."""
-        if any(ticket.startswith(self._channel) for ticket in tickets):
+        if any(ticket.startswith(self.listener.channel) for ticket in tickets):
             self.disconnect()
 
     def forget(self, call: Subscription) -> None:
@@ -221,23 +204,20 @@ class Notifier:
                         break
             # This reader was about to leave when the notifier was closed. No other waiter will
             # read, so the connection is closed here.
-            unread = self._void() if self._refused and self._reader is None else []
-        for connection in unread:
-            self._connections.drop(connection)
+            unread = self._void() if self.listener.refused and self._reader is None else []
+        self.listener.drop(unread)
 
     def _read(self, call: Subscription, until: float) -> None:
         """Read notifications until one is for ``call``, or until the time ``until``."""
-        while self._open and not (call.woken or call.over):
-            driver, left = self._open[0].driver, until - self._runtime.now()
+        while self.listener.listens and not (call.woken or call.over):
             try:
-                if left <= 0 or not self._runtime.readable(driver.fileno(), left):
-                    return
-                called = self._adapter.called(driver)
-            except Exception as error:
-                if self._adapter.classify(error) is None:
-                    raise
-                _log.info("the connection that listens for free locks was lost: %s", error)
-                self._lose()
+                called = self.listener.read(until)
+            except StatementError:
+                with lock:  # its waiters get other tickets, or poll
+                    lost = self._void()
+                self.listener.drop(lost)
+                return
+            if called is None:
                 return
             with lock:
                 for ticket, passed in called:
@@ -250,77 +230,17 @@ class Notifier:
                         if other.topic == ticket:
                             other.wake()
 
-    def _connect(self, server: str) -> None:
-        with lock:
-            if self._open or self._connecting or self._refused:
-                return
-            if self._runtime.now() < self._not_before:
-                return
-            self._connecting = True
-        try:
-            connection = self._connections.take()
-            try:
-                channel = self._adapter.listen(
-                    connection.driver,
-                    connection.session,
-                    self._runtime.token,
-                    observes=self._observes,
-                )
-            except BaseException:
-                self._connections.drop(connection)
-                raise
-            if channel is None:
-                self._connections.give(connection)
-                self._refused = True
-                _log.info("this database cannot notify waiters for a lock: they poll instead")
-                return
-            with lock:
-                unwanted = self._refused or connection.session.server != server
-                if not unwanted:
-                    self._pause = 0.0
-                    self._channel = channel
-                    self._open.append(connection)
-            if unwanted:  # closed meanwhile, or connected to another server
-                self._connections.drop(connection)
-                self._rest()
-        except Exception as error:
-            if not isinstance(error, StatementError) and self._adapter.classify(error) is None:
-                raise
-            self._rest()
-            _log.info(
-                "dblock cannot listen for free locks, and tries again in %g s. Until then waiters "
-                "poll: %s",
-                self._pause,
-                error,
-            )
-        finally:
-            self._connecting = False
-
-    def _rest(self) -> None:
-        """Set the time of the next try to listen, later after each failure."""
-        self._pause = min(max(PAUSE, 2 * self._pause), PAUSE_MAX)
-        self._not_before = self._runtime.now() + self._pause
-
-    def _lose(self) -> None:
-        """Drop the connection. Its waiters get other tickets, or poll."""
-        with lock:
-            connections = self._void()
-        for connection in connections:
-            self._connections.drop(connection)
-
     def _void(self) -> list[OwnConnection]:
         """Wake all waiters for good, under the lock; return the connection, for the caller to
         drop."""
         for call in self._calls.values():
             call.over = True
             call.event.set()
-        connections = list(self._open)
-        self._open.clear()
-        return connections
+        return self.listener.take()
 
     def close(self) -> None:
         """Stop listening for good, and wake the waiters."""
-        self._refused = True
+        self.listener.refused = True
         self.disconnect()
 
     def disconnect(self) -> None:
@@ -330,7 +250,5 @@ class Notifier:
                 connections = self._void()
             else:  # the reader waits on the socket: it finds the end of the data, and drops it
                 connections = []
-                for connection in self._open:
-                    self._runtime.hang_up(connection.driver.fileno())
-        for connection in connections:
-            self._connections.drop(connection)
+                self.listener.hang_up()
+        self.listener.drop(connections)

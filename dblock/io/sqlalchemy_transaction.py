@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
-from weakref import WeakKeyDictionary, ref
 
-from sqlalchemy import event, inspect
+from sqlalchemy import inspect
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 from sqlalchemy.exc import StatementError as FailedStatement
 
-from ..dialects.borrowed_driver import BorrowedDriver, Opener
 from ..protocol import commands
 from ..protocol.faults import Fault, StatementError
 from ..protocol.steps import Query, Reply
 from .borrowed import TableTransaction, lenders, unusable
+from .user_connection import UserConnection, savepoints_of, user_connection
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import CursorResult, RootTransaction
+    from sqlalchemy.engine import CursorResult
     from sqlalchemy.engine import Dialect as SQLAlchemyDialect
     from sqlalchemy.orm import Session
     from sqlalchemy.schema import Table
     from sqlalchemy.sql import Executable
     from sqlalchemy.types import TypeEngine
 
-    from ..dialects import Adapter, Dialect
+    from ..dialects import Dialect
     from .borrowed import Borrowable, Borrowed, Root
     from .core_statement import Compiled
     from .runtime import Runtime
@@ -67,7 +65,7 @@ def borrow(
             f"these locks are in {dialect.name}, the transaction is in "
             f"{connection.dialect.name}: a row lock lives in the database of its transaction"
         )
-    cached = _cached_for(connection, dialect)
+    cached = user_connection(connection, dialect)
     root = connection.get_transaction()
     if root is not None and not root.is_active:
         raise ValueError(
@@ -126,13 +124,13 @@ def _begin_before_savepoints(session: Session, dialect: Dialect) -> None:
     else:
         return
     if connection.dialect.name in dialect.backends and not connection.in_nested_transaction():
-        cached = _cached_for(connection, dialect)
+        cached = user_connection(connection, dialect)
         if cached.driver.begins_late(cached.connection):
             connection.exec_driver_sql("BEGIN")
         cached.note_begun(connection)
 
 
-def _savepoint_problem(connection: Connection, cached: _PerConnection, locking: bool) -> str | None:
+def _savepoint_problem(connection: Connection, cached: UserConnection, locking: bool) -> str | None:
     """Say why nothing can be locked within the savepoints that are open, if there are any."""
     if not connection.in_nested_transaction():
         cached.note_begun(connection)
@@ -142,100 +140,6 @@ def _savepoint_problem(connection: Connection, cached: _PerConnection, locking: 
     watched = connection._has_events or connection.engine._has_events
     begun = watched and bool(connection.dispatch.begin)
     return cached.driver.savepoint_problem(cached.connection, begun=begun, locking=locking)
-
-
-@dataclass(slots=True)
-class _PerConnection:
-    """A connection of the user's pool, and what dblock keeps with it until it is closed.
-
-    Finding or making any of it takes as long as a statement.
-    """
-
-    adapter: Adapter
-    driver: BorrowedDriver
-    #: The driver's connection, as the driver wants it.
-    connection: Any
-    opener: Opener | None
-    cursor: Any = None
-    #: A transaction that began before any savepoint in it. Kept only for drivers for which that
-    #: makes a difference.
-    begun: ref[RootTransaction] | None = None
-
-    def note_begun(self, connection: Connection) -> None:
-        """Remember a transaction that has begun, and in which no savepoint is open."""
-        root = connection.get_transaction()
-        if root is not None and self.driver.has_begun(self.connection):
-            self.begun = ref(root)
-
-    def has_begun(self, connection: Connection) -> bool:
-        """Whether it is known that the transaction had begun before any savepoint in it."""
-        return self.begun is not None and self.begun() is connection.get_transaction()
-
-
-class _Savepoints:
-    """Calls functions when one of the savepoints around them is rolled back.
-
-    Each connection that needs one has one, and it is never removed: once a connection has had a
-    listener, SQLAlchemy sends its statements through its events for good.
-    """
-
-    def __init__(self) -> None:
-        self._root: ref[Root] | None = None
-        #: They get the transaction as an argument: a function that referred to it would keep it
-        #: alive.
-        self._functions: list[tuple[set[str], Callable[[Root], None]]] = []
-
-    def add(self, root: Root, around: set[str], function: Callable[[Root], None]) -> None:
-        # The functions of an earlier transaction ended with it.
-        if self._root is None or self._root() is not root:
-            self._root = ref(root)
-            self._functions = []
-        self._functions.append((around, function))
-
-    def rolled_back(self, connection: Connection, name: str, context: None) -> None:
-        root = connection.get_transaction()
-        if root is None or self._root is None or self._root() is not root:
-            return
-        for around, function in self._functions:
-            if name in around:
-                function(root)
-        self._functions = [one for one in self._functions if name not in one[0]]
-
-
-_savepoints: WeakKeyDictionary[Connection, _Savepoints] = WeakKeyDictionary()
-
-
-def _cached_for(connection: Connection, dialect: Dialect) -> _PerConnection:
-    """Return what dblock keeps with the pooled connection behind a user's connection."""
-    lent = connection.connection
-    found: _PerConnection | None = lent.info.get(_CACHED)
-    if found is None or found.adapter is not dialect.adapter:
-        driver = _driver_of(connection, dialect)
-        there = driver.connection_of(lent)
-        if there is None:  # the connection is detached from its pool
-            assert lent.dbapi_connection is not None
-            there = connection.dialect.get_driver_connection(lent.dbapi_connection)
-        # The opener, with its prepared statements, and the begun transaction are valid for every
-        # Locks, not only for this adapter's.
-        opener = driver.opener(there) if found is None else found.opener
-        begun = None if found is None else found.begun
-        found = _PerConnection(dialect.adapter, driver, there, opener, begun=begun)
-        lent.info[_CACHED] = found
-    return found
-
-
-def _driver_of(connection: Connection, dialect: Dialect) -> BorrowedDriver:
-    """Return the driver of a user's connection. Raises ValueError if dblock does not know it."""
-    there, adapter = connection.dialect, dialect.adapter
-    package = getattr(there.dbapi, "__name__", "").partition(".")[0]
-    found = adapter.borrowed(package, there.driver)
-    if found is not None and there.is_async == adapter.is_async:
-        return found
-    names = ", ".join(driver.drivers[0] for driver in adapter.borrowable)
-    raise ValueError(
-        f"dblock cannot join a transaction of the driver {there.driver}; in {dialect.name} use "
-        f"{names}"
-    )
 
 
 class BorrowedTransaction(TableTransaction):
@@ -248,7 +152,7 @@ class BorrowedTransaction(TableTransaction):
     """
 
     def __init__(
-        self, connection: Connection, dialect: Dialect, cached: _PerConnection, runtime: Runtime
+        self, connection: Connection, dialect: Dialect, cached: UserConnection, runtime: Runtime
     ) -> None:
         super().__init__(dialect, cached.driver, cached.connection, runtime)
         self.connection = connection
@@ -278,11 +182,7 @@ class BorrowedTransaction(TableTransaction):
             return
         root = self.root
         assert root is not None  # a savepoint is in a transaction
-        found = _savepoints.get(self.connection)
-        if found is None:
-            found = _savepoints[self.connection] = _Savepoints()
-            event.listen(self.connection, "rollback_savepoint", found.rolled_back)
-        found.add(root, around, function)
+        savepoints_of(self.connection).add(root, around, function)
 
     def savepoint(self) -> None:
         self.execute(_SAVEPOINT)
@@ -449,6 +349,3 @@ def cause_of(error: Exception) -> BaseException:
 _SAVEPOINT: Query[int] = Query("SAVEPOINT dblock", {}, commands.Savepoint())
 _UNDO: Query[int] = Query("ROLLBACK TO SAVEPOINT dblock", {}, commands.UndoSavepoint())
 _RELEASE: Query[int] = Query("RELEASE SAVEPOINT dblock", {}, commands.EndSavepoint())
-
-# The key in the dictionary that SQLAlchemy keeps with each pooled connection until it is closed.
-_CACHED = "dblock"

@@ -109,7 +109,7 @@ async def settled(locks: AsyncLocks) -> None:
         for connection in list(connections._idle):
             assert locks.database.dialect.adapter.is_usable(connection.driver)
             assert not await in_transaction(connection.driver)
-    turns: Any = locks.database.connections._turns
+    turns: Any = locks.database.connections._permits.usual
     assert turns._free._value == 8
 
 

@@ -208,8 +208,8 @@ def test_a_loss_that_is_told_while_the_body_gives_back(url: str, run: Any, kind:
             def lose(hold: LeaseHold | None) -> None:
                 assert hold is not None
                 hold.lose(loss)
-                assert hold.on_lost is not None
-                hold.on_lost(loss)
+                assert hold.callbacks.on_lost is not None
+                hold.callbacks.on_lost(loss)
 
             async def work() -> None:
                 async with election.campaign() if kind == "term" else lease as held:

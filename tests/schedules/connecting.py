@@ -16,7 +16,7 @@ from sqlalchemy import create_engine
 
 from dblock.dialects.sqlite.adapter import SQLite3
 from dblock.io.connecting import OwnConnection
-from dblock.io.connections import Connections
+from dblock.io.connections import Connections, Permits
 from dblock.policy import Timeouts
 from dblock.protocol.faults import Fault, StatementError
 
@@ -77,7 +77,7 @@ class Using:
         (end or self._connections.give)(connection)
 
 
-@scenario(Connections, early=False)
+@scenario(Connections, Permits, early=False)
 def two_turns(run: Run) -> None:
     """There is one for two, and each has its turn."""
     connections = some(run, limit=1)
@@ -90,7 +90,7 @@ def two_turns(run: Run) -> None:
     turns_are_whole(connections, 1)
 
 
-@scenario(Connections, preemptions=1, early=False)
+@scenario(Connections, Permits, preemptions=1, early=False)
 def three_turns(run: Run) -> None:
     """There are two for three, one of which is dropped."""
     connections = some(run, limit=2)
@@ -104,7 +104,7 @@ def three_turns(run: Run) -> None:
     turns_are_whole(connections, 2)
 
 
-@scenario(Connections, early=False)
+@scenario(Connections, Permits, early=False)
 def one_cannot_be_made(run: Run) -> None:
     """A turn that came to nothing is there for the next."""
     failures = [StatementError(Fault.UNREACHABLE, "as if")]
@@ -218,7 +218,7 @@ def the_last_is_left(run: Run) -> None:
 def turns_are_whole(connections: Connections, limit: int) -> None:
     """No turn was lost, none is there twice, and nothing was closed twice."""
     assert Counted.closed_twice == 0
-    turns = connections._turns
+    turns = connections._permits.usual
     assert turns is not None
     found = 0
     with contextlib.suppress(Empty):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .planted import CONNECTIONS, HOLDS, KEEPER, LEASE, NOTIFIER, USER_LOCKS, Planted
+from .planted import CONNECTIONS, HELD, HOLDS, KEEPER, LISTENER, NOTIFIER, USER_LOCKS, Planted
 
 
 class Found(NamedTuple):
@@ -19,9 +19,9 @@ ASKED_FIRST = """if self._closed or connection.cleared != self._cleared:
         return self._idle.append(connection)"""
 
 TOLD_WITH_THE_REST = """schedule.told(term)
-                if hold.on_danger is not None:
+                if hold.callbacks.on_danger is not None:
                     danger = schedule.warning(hold.name, hold.lease, now, asking=hold.renewing)
-                    calls.append(partial(hold.on_danger, danger))"""
+                    calls.append(partial(hold.callbacks.on_danger, danger))"""
 
 SET_FIRST = """first = self.loss is None
             if first and self._lost is not None:
@@ -31,10 +31,10 @@ SET_FIRST = """first = self.loss is None
 FOUND = {
     "two listen, and one of them is never read": Found(
         Planted(
-            "two_are_called", NOTIFIER, "Notifier._connect", "self._open or self._con", "self._con"
+            "two_are_called", LISTENER, "Listener.connect", "self._open or self._con", "self._con"
         ),
         """
-        one at Notifier._connect `self._open.append(connection)`: two
+        one at Listener.connect `self._open.append(connection)`: two
         """,
     ),
     "the connection that listens stays open after close": Found(
@@ -42,11 +42,11 @@ FOUND = {
             "it_is_closed_as_one_is_called",
             NOTIFIER,
             "Notifier._stop_reading",
-            "self._void() if self._refused",
-            "[] if self._refused",
+            "self._void() if self.listener.refused",
+            "[] if self.listener.refused",
         ),
         """
-        one waits at Notifier._read `if left <= 0 or not self._runtime.readable(…`: database
+        one waits at Listener.read `if left <= 0 or not self._runtime.readable(…`: database
         database ends: user
         """,
     ),
@@ -94,7 +94,13 @@ FOUND = {
         """,
     ),
     "a danger is told after a loss that the holder found": Found(
-        Planted("runs_out_while_checked", LEASE, "Lease._lose", "hold.on_danger = None", "pass"),
+        Planted(
+            "runs_out_while_checked",
+            HELD,
+            "HeldLease._lose",
+            "hold.callbacks = NO_CALLBACKS",
+            "pass",
+        ),
         """
         begin: user
         dblock timer at Keeper._watch `with lock:` #8: user

@@ -8,7 +8,7 @@ from functools import partial
 from dblock import Lease, LockLost, NotHeld, RowLock
 from dblock.holding.callers import ThreadHolds
 from dblock.holding.handle_holds import HandleHolds
-from dblock.holding.holds import Hold
+from dblock.holding.holds import Hold, RowHold
 from dblock.holding.lease_hold import LeaseHold
 from dblock.io.driver import OwnTransaction
 
@@ -157,7 +157,7 @@ def checked_while_released(run: Run) -> None:
     """One checks the row lock that another gives back."""
     leases = Leases(run)
     row = leases.locks.row(f"{id(run)}")
-    hold = Hold(row.name, RunRuntime(run), run.now, transaction=Checked(run))
+    hold = RowHold(row.name, RunRuntime(run), run.now, transaction=Checked(run))
     row._holds.add(hold)
 
     def check() -> None:

@@ -19,6 +19,7 @@ from sqlalchemy import NullPool
 from dblock.dialects.adapter import ServerSession
 from dblock.dialects.sqlite.adapter import SQLite3
 from dblock.io.connections import Connections
+from dblock.io.listener import Listener
 from dblock.io.local_queue import LocalQueue
 from dblock.io.notifier import Notifier, Subscription
 from dblock.policy import Timeouts
@@ -161,7 +162,7 @@ class Waiters:
         assert len(self.database.open) <= 1, "more than one connection listens"
 
 
-LOOKED_AT = (Notifier, Subscription.hear)
+LOOKED_AT = (Notifier, Listener, Subscription.hear)
 
 
 @scenario(*LOOKED_AT, early=False)

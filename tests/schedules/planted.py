@@ -50,9 +50,10 @@ class Planted(NamedTuple):
 KEEPER, WORKER = "dblock.holding.keeper", "dblock.holding.worker"
 CONNECTIONS = "dblock.io.connections"
 LOCAL_QUEUE, NOTIFIER = "dblock.io.local_queue", "dblock.io.notifier"
+LISTENER = "dblock.io.listener"
 HOLDS, HANDLE_HOLDS = "dblock.holding.holds", "dblock.holding.handle_holds"
 LEASE_HOLD = "dblock.holding.lease_hold"
-LEASE, ROW, USER_LOCKS = "dblock.handles.lease", "dblock.handles.row", "dblock.io.user_locks"
+HELD, ROW, USER_LOCKS = "dblock.handles.held", "dblock.handles.row", "dblock.io.user_locks"
 
 PLANTED = (
     # --- the worker
@@ -92,12 +93,14 @@ PLANTED = (
     ),
     Planted(
         "runs_out_while_checked",
-        LEASE,
-        "Lease._lose",
+        HELD,
+        "HeldLease._lose",
         "if hold.lose(loss):",
         "if hold.lose(loss) or True:",
     ),
-    Planted("runs_out_while_checked", LEASE, "Lease._lose", "hold.on_danger = None", "pass"),
+    Planted(
+        "runs_out_while_checked", HELD, "HeldLease._lose", "hold.callbacks = NO_CALLBACKS", "pass"
+    ),
     Planted(
         "endangered_while_lost",
         KEEPER,
@@ -115,9 +118,7 @@ PLANTED = (
     ),
     Planted("an_alarm", LOCAL_QUEUE, "LocalQueue.alarm", "waiter.wake()", "pass"),
     # --- the listener
-    Planted(
-        "two_are_called", NOTIFIER, "Notifier._connect", "self._open or self._con", "self._con"
-    ),
+    Planted("two_are_called", LISTENER, "Listener.connect", "self._open or self._con", "self._con"),
     Planted("two_are_called", NOTIFIER, "Notifier._stop_reading", "other.event.set()", "pass"),
     Planted("two_are_called", NOTIFIER, "Notifier._stop_reading", "self._reader = None", "pass"),
     Planted(

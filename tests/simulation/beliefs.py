@@ -246,7 +246,8 @@ class Beliefs:
                 raise Violation(f"the loss of {belief} was not told")
             if before > max(hold.since, schedule.danger) and not schedule.warned:
                 raise Violation(f"the danger of {belief} was not told")
-        if belief.lost is not None and hold.on_lost is not None and not self.was_told(hold.loss):
+        on_lost = hold.callbacks.on_lost
+        if belief.lost is not None and on_lost is not None and not self.was_told(hold.loss):
             late = MOMENT + self.allowance.late(f"{client.name}.callbacks")
             if now > max(belief.lost, client.paused_until) + late:
                 raise Violation(f"{belief} was not called when it was lost")
@@ -357,7 +358,6 @@ def _link(thread: Thread, lock: RowLock) -> Link:
         return link
     hold = lock._holds.last
     assert hold is not None
-    assert hold.transaction is not None
     connection = hold.transaction._connection
     assert connection is not None
     return thread.client.link(connection.driver)

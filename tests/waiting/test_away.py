@@ -62,16 +62,17 @@ def test_who_cannot_listen_does_not_try_again_at_once(
 def test_a_listener_of_another_server_is_not_listened_to(queue: Queue) -> None:
     """After a failover the old primary may still be there, and would never call."""
     locks = queue.locks()
-    listener = locks.database.contenders.local_queue.notifier
+    notifier = locks.database.contenders.local_queue.notifier
+    listener = notifier.listener
     with lease(queue.locks()):  # the connection that listens is made in a wait
-        eventually(lambda: not locks.lease(NAME, wait=0.2).acquire() and bool(listener._open))
+        eventually(lambda: not locks.lease(NAME, wait=0.2).acquire() and listener.listens)
     (connection,) = listener._open
     server = connection.session.server
     assert server is not None
-    assert listener.ticket(server) is not None
-    assert listener.ticket("another") is None
-    assert not listener._open
-    assert listener.ticket(server) is None  # for a while
+    assert notifier.ticket(server) is not None
+    assert notifier.ticket("another") is None
+    assert not listener.listens
+    assert notifier.ticket(server) is None  # for a while
 
 
 def test_a_hot_name_is_waited_for_by_the_listener_of_its_own_server(queue: Queue) -> None:
@@ -81,7 +82,7 @@ def test_a_hot_name_is_waited_for_by_the_listener_of_its_own_server(queue: Queue
         eventually(
             lambda: (
                 not locks.lease(NAME, wait=0.2).acquire()
-                and bool(locks.database.contenders.local_queue.notifier._open)
+                and locks.database.contenders.local_queue.notifier.listener.listens
             )
         )
     waiter = locks.database.contenders.local_queue.waiter("line")

@@ -95,7 +95,7 @@ def test_who_has_a_ticket_and_does_not_wait_is_not_left_to_read(
         queue.wait_for(1)
         busy = LocalWaiter(locks.database.contenders.local_queue, "busy")
         assert busy.stand(0.0) == (True, False)
-        server = locks.database.contenders.local_queue.notifier._open[0].session.server
+        server = locks.database.contenders.local_queue.notifier.listener.server
         assert busy.ticket(server, look=False)[1]
         other = queue.locks().lease("other", ttl=AGES)
         assert other.acquire()

@@ -164,7 +164,7 @@ def test_who_can_be_called_at_last_keeps_its_place_and_no_other(
     """The first of many to wait connects; till then the others look, and stand in the queue."""
     holder, locks, turns = lease(watched.locks()), watched.locks(), list[int]()
     assert holder.acquire()
-    listener = locks.database.contenders.local_queue.notifier
+    listener = locks.database.contenders.local_queue.notifier.listener
     listener._connecting = True  # another waiter of this process
     threads.start(take_turn, locks, turns, 1)
     watched.wait_for(1)

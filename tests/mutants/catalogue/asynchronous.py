@@ -28,9 +28,9 @@ ASYNCHRONOUS = (
     Mutant(
         "cancelled-grant-kept",
         "a cancelled acquire leaves no orphan",
-        "Lease._abandon",
-        "database.run(release.abandon(",
-        "print(release.abandon(",
+        "Taking.abandon",
+        "database.run(abandon(",
+        "print(abandon(",
         f"{CANCELLATION}::test_acquire[sqlite-lease-warm-waiting]",
         dies_in="model dropped-handle: b.sweep#1!interrupt",
     ),

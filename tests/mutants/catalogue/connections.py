@@ -31,7 +31,7 @@ CONNECTIONS = (
         "interrupted-grant-kept",
         "an interrupted acquire leaves no lock behind",
         "Lease._undo",
-        "self._abandon(request, orphaned, waiters)",
+        "taking.abandon(find)",
         "pass",
         f"{INTERRUPTS}::test_acquire[postgresql]",
         dies_in="model dropped-handle: b.join#1!interrupt",

@@ -154,7 +154,7 @@ CONTRIB = (
     Mutant(
         "loss-told-twice",
         "a loss is an event once",
-        "Lease._lose",
+        "HeldLease._lose",
         "if hold.lose(loss):",
         "hold.lose(loss)\nif True:",
         "tests/contract/test_events.py::test_a_loss_is_told_once[threads-sqlite]",

@@ -178,7 +178,7 @@ DRIVERS = (
     Mutant(
         "each-locks-prepares-anew",
         "several Locks on one connection use what is prepared there",
-        "sqlalchemy_transaction._cached_for",
+        "user_connection.user_connection",
         "if found is None else found.opener",
         "",
         f"{OPENING}::test_two_locks_share_what_is_prepared[postgresql]",

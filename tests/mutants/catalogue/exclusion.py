@@ -195,7 +195,7 @@ EXCLUSION = (
     Mutant(
         "a-row-lock-outlives-its-savepoint",
         "a thread is told that it waits for itself only if it does",
-        "_Savepoints.rolled_back",
+        "Savepoints.rolled_back",
         "function(root)",
         "pass",
         "tests/contract/test_self_wait.py::test_a_lock_that_went_with_its_savepoint"

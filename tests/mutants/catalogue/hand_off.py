@@ -249,9 +249,9 @@ HAND_OFF = (
     Mutant(
         "cold-for-who-waits",
         "who does not wait spoils nothing for who does",
-        "Lease._try_within",
-        "hot = wait != 0 and (place is None or (not self._shares and names.hot(self.name, start)))",
-        "hot = names.hot(self.name, start) or (wait != 0 and place is None)",
+        "Taking.run",
+        "hot = wait != 0 and (place is None or (not shares and contenders.names.hot(name, start)))",
+        "hot = contenders.names.hot(name, start) or (wait != 0 and place is None)",
         f"{HAND_OFFS}::test_a_hot_name_that_nobody_has",
     ),
 )

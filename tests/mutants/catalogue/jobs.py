@@ -191,7 +191,7 @@ JOBS = (
     Mutant(
         "lost-run-is-a-success",
         "a run whose lock was lost is no success, whatever the command says",
-        "run._run",
+        "under_lock.run_under",
         "_record(running, exits.LOST)",
         "_record(running, code)",
         f"{COMMAND}::test_a_run_whose_lock_is_lost_is_on_record[kill]",
@@ -199,7 +199,7 @@ JOBS = (
     Mutant(
         "unrecorded-slot-is-a-success",
         "a slot's run that could not be recorded is told",
-        "run._record",
+        "under_lock._record",
         "if running.run.slot and code == exits.OK:",
         "if not running.run.slot and code == exits.OK:",
         f"{COMMAND}::test_a_run_that_cannot_be_recorded",

@@ -27,7 +27,7 @@ KEEPER = (
     Mutant(
         "a-hold-that-is-given-back-is-lost",
         "what is given back here is not lost, whoever looks",
-        "lease.Lease._lose",
+        "HeldLease._lose",
         "if hold.ended and not ending:",
         "if False:",
         "tests/contract/test_guard.py::test_a_release_beside_a_guard_is_no_loss[threads-sqlite-lease]",

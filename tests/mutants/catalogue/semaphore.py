@@ -180,8 +180,8 @@ SEMAPHORE = (
         "an-interrupted-try-keeps-its-slot",
         "who is interrupted holds nothing",
         "semaphore.Semaphore._undo",
-        "self._lease._abandon(request, orphaned, [], find)",
-        "self._lease._abandon(request, orphaned, [])",
+        "_undo(taking, find)",
+        "_undo(taking)",
         "tests/faults/test_semaphore.py::test_an_interrupted_try_gives_its_slot_back[sqlite]",
     ),
     Mutant(

@@ -74,7 +74,7 @@ USER_LOCKS = (
         "interrupted-and-keeps-the-user-lock",
         KEPT,
         "Lease._try_within",
-        "if user_lock is not None:\n    self._runtime.undo(error, user_lock.drop)\n"
+        "if taking.user_lock is not None:\n    self._runtime.undo(error, taking.user_lock.drop)\n"
         "if not isinstance",
         "if not isinstance",
         f"{ENDS}::test_ctrl_c_at_each_statement[taken]",

@@ -78,8 +78,8 @@ WAITERS = (
     Mutant(
         "an-interrupted-waiters-row-stays",
         TRACE,
-        "Lease._abandon",
-        "database.withdraw(waiter)",
+        "Taking.abandon",
+        "database.withdraw(self.waiter)",
         "pass",
         f"{SEEN}::test_an_interrupted_wait_leaves_no_trace[threads-sqlite-lease]",
         dies_in="model dropped-handle: b.sweep#1!interrupt",

@@ -1,0 +1,169 @@
+"""A lease as its holder uses it: what it may ask of the hold, and prove to a database."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..errors import LockLost, NotHeld
+from ..events import Kind
+from ..holding.handle_holds import HandleHolds
+from ..holding.keeper import guarded
+from ..holding.lease_hold import NO_CALLBACKS, LeaseHold
+from ..protocol import guard, overview
+from .base import SingleHandle
+
+if TYPE_CHECKING:
+    from ..holding.database import Database
+    from ..io.borrowed import Borrowable
+    from ..io.runtime import Event
+    from .options import LeaseOptions
+
+
+class HeldLease(SingleHandle):
+    """A lease as its holder uses it. No method here takes, renews or ends a hold."""
+
+    def __init__(self, database: Database, options: LeaseOptions) -> None:
+        super().__init__(options.wait, database.runtime)
+        self.name = options.name
+        self._database = database
+        self._options = options
+        self._holds: HandleHolds[LeaseHold] = HandleHolds(
+            "lease", self.name, database.callers, private=options.reentrant
+        )
+
+    def check(self) -> None:
+        """Return if you still hold the lease, by the holder's own clock; raise LockLost if not.
+
+        No round trip. Call it before each step that must not happen without the lock. Raises
+        NotHeld if you have not taken the lease.
+        """
+        hold = self._holds.get()
+        if hold.loss is not None:
+            raise hold.loss
+        if hold.lease.term.over(self._runtime.now()):
+            raise self._lose(hold, hold.ran_out())
+
+    @contextlib.contextmanager
+    def guard(self, session: Borrowable) -> Iterator[int]:
+        """Prove the lease inside the transaction of ``session``, until that transaction ends.
+
+        While the transaction is open, a takeover waits; this lease's own renewal does not. If the
+        lease is lost, you get LockLost and must not commit. Yields the fence. You can commit inside
+        or after the block: the proof lasts as long as the transaction, or the savepoint that was
+        open at the start of the block.
+
+        On SQLite the transaction becomes the file's one writer. End it before you renew or release
+        the lease. Otherwise the thread gets DeadlockDetected immediately.
+        """
+        hold = self._holds.get()
+        if hold.loss is not None:
+            raise hold.loss
+        transaction = self._database.borrow(session)
+        hold.guarded = True
+        try:
+            self._database.run(
+                guard.guard(
+                    self._database.dialect,
+                    self.name,
+                    hold.token,
+                    lambda: hold.lease,
+                    self._database.dialect.timeouts.socket,
+                    self._runtime.now(),
+                ),
+                transaction,
+            )
+        except LockLost as loss:
+            raise self._lose(hold, loss) from loss.__cause__
+        root = transaction.root
+        if self._database.dialect.one_writer and root is not None:
+            self._database.callers.add_borrowed(root, self.name)
+        yield hold.lease.fence
+
+    @property
+    def ttl(self) -> float:
+        """The number of seconds for which dblock acquires and renews the lease."""
+        return self._options.plan.ttl
+
+    @property
+    def renew_every(self) -> float:
+        """The number of seconds between two renewals, by the keeper of this process."""
+        return self._options.plan.interval
+
+    @property
+    def held(self) -> bool:
+        """Whether this handle holds the lease, by the holder's own clock. No round trip."""
+        hold = self._holds.find()
+        return hold is not None and hold.alive
+
+    def locked(self) -> bool:
+        """Return whether any process holds a lease on the name, by the database's clock."""
+        now = self._runtime.now()
+        row = self._database.run(overview.show_row(self._database.dialect, self.name, now))
+        return row is not None and row.held
+
+    @property
+    def fence(self) -> int:
+        """The fencing token of this hold: larger than the fence of every earlier hold of the name.
+
+        Send it along with writes to other systems, and let them refuse smaller ones: Kleppmann,
+        "How to do distributed locking" (2016). In another database :func:`dblock.fencing.gate`
+        does so. Raises NotHeld if you do not hold the lease.
+        """
+        return self._holds.get().lease.fence
+
+    @property
+    def token(self) -> str:
+        """The random text that proves ownership to the database. Keep it secret. Raises NotHeld."""
+        return self._holds.get().token
+
+    @property
+    def remaining(self) -> float:
+        """The number of seconds for which the holder may still act, or 0.0. No round trip."""
+        hold = self._holds.find()
+        if hold is None or not hold.alive:
+            return 0.0
+        return hold.lease.term.remaining(self._runtime.now())
+
+    @property
+    def margin(self) -> float:
+        """The seconds from the loss of an expiring lease until the name is free.
+
+        dblock reports the loss to the holder that much earlier. The value belongs to this hold, or
+        else to the last one. Raises NotHeld if there was none.
+        """
+        return (self._holds.last or self._holds.get()).lease.term.margin
+
+    @property
+    def lost(self) -> Event:
+        """An event that dblock sets when this hold, or else the last one, is lost.
+
+        dblock sets it by itself: at the holder's deadline, or earlier if a renewal finds that the
+        lease was taken away.
+        """
+        hold = self._holds.find() or self._holds.last
+        return self._runtime.event() if hold is None else hold.lost
+
+    def current(self) -> LeaseHold | None:
+        """Return the caller's hold."""
+        return self._holds.find()
+
+    def _lose(self, hold: LeaseHold, loss: LockLost, *, ending: bool = False) -> LockLost | NotHeld:
+        """Record a loss that was found here, in the user's thread; return the error to raise.
+
+        While this handle releases the hold, a loss that another call finds is ignored: our own
+        release may have freed the row. Only the release itself (``ending``) reports a loss then.
+        """
+        if hold.ended and not ending:
+            return hold.loss or self._holds.not_held()
+        self._database.keeper().drop(hold)
+        on_lost = hold.callbacks.on_lost
+        if hold.lose(loss):
+            hold.callbacks = NO_CALLBACKS  # the keeper may be about to call it
+            self._tell(Kind.LOST, hold.since, loss)
+            if on_lost is not None:
+                guarded(partial(on_lost, loss))
+        assert hold.loss is not None
+        return hold.loss
