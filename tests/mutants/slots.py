@@ -43,7 +43,7 @@ SLOTS = (
     Mutant(
         "a-held-slot-is-taken-on-sqlite",
         "a semaphore has no more holders than slots",
-        "sqlite.slots.SlotStatements._grant_slot",
+        "sqlite.lease.SlotStatements._grant_slot",
         "AND {self.anybodys} LIMIT 1",
         "LIMIT 1",
         f"{TESTS}::test_no_more_than_the_limit[threads-sqlite]",
@@ -79,7 +79,7 @@ SLOTS = (
     Mutant(
         "a-slot-of-before-is-taken-from-its-holder-on-sqlite",
         "a semaphore has no more holders than slots",
-        "sqlite.slots.SlotStatements._grant_known_slot",
+        "sqlite.lease.SlotStatements._grant_known_slot",
         "lock_name = :slot AND {self.anybodys}",
         "lock_name = :slot",
         f"{TESTS}::test_a_slot_of_before_that_another_has[threads-sqlite]",
