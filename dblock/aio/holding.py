@@ -1,8 +1,8 @@
 """The holds of tasks, and the keeper that renews them.
 
-The keeper is a :class:`~dblock.holding.keeper.Keeper` whose workers are tasks. There is one for each
-loop. With ``keeper="thread"`` there is one in a thread with a loop of its own, which goes on while
-the application's loop is blocked.
+The keeper is a :class:`~dblock.holding.keeper.Keeper` whose workers are tasks. There is one for
+each loop. With ``keeper="thread"`` there is one in a thread with a loop of its own, which goes on
+while the application's loop is blocked.
 """
 
 from __future__ import annotations

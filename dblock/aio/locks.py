@@ -24,8 +24,7 @@ from ..handles.options import (
     check_keywords,
 )
 from ..holding.database import Database
-from ..io.address import address
-from ..io.target import resolve
+from ..io.target import address, resolve
 from ..locks import Locks
 from ..policy import RetryPolicy, Timeouts
 from . import bridge

@@ -106,7 +106,7 @@ SLOTS = (
     Mutant(
         "a-slot-of-before-above-the-limit",
         "a semaphore has no more holders than slots",
-        "names.FreedSlots.pop",
+        "contenders.FreedSlots.pop",
         "if number <= limit:",
         "if True:",
         f"{TESTS}::test_a_slot_of_before_may_be_no_slot_any_more[threads-sqlite]",
