@@ -41,6 +41,12 @@ def check_runnable(function: F, how: str = "unlocked", taker: str = DECORATOR) -
     return function
 
 
+def check_coroutine(function: Callable[..., object], taker: str = f"{DECORATOR}.aio") -> None:
+    """Raise TypeError if a function is not a coroutine function; ``taker`` is what takes it."""
+    if not is_coroutine_function(check_callable(function, taker)):
+        raise TypeError(f"{function!r} is not a coroutine function: {taker} takes an `async def`")
+
+
 def check_callable(function: F, taker: str = DECORATOR) -> F:
     """Return a function: anything that can be called."""
     if not callable(function):

@@ -48,9 +48,8 @@ from .handles.shared import SharedLease
 from .holding.callers import CallerRegistry, ThreadHolds
 from .holding.database import Database
 from .holding.keeper import Keeper, keeper_of_process
-from .io.address import address
 from .io.runtime import Runtime
-from .io.target import locate
+from .io.target import address, locate
 from .policy import RetryPolicy, Timeouts
 from .protocol.attach import Detached
 

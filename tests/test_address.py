@@ -7,7 +7,7 @@ from sqlalchemy.engine import make_url
 
 from dblock import Locks
 from dblock.aio import AsyncLocks
-from dblock.io.address import address
+from dblock.io.target import address
 
 SECRETS = "password=swordfish&sslpassword=swordfish&passwd=swordfish&sslkey=/swordfish"
 

@@ -25,13 +25,13 @@ from .handles import (
     AsyncHandle,
     AsyncLease,
     AsyncMultiLock,
+    AsyncOnce,
     AsyncRowLock,
     AsyncSemaphore,
     AsyncSharedLease,
 )
 from .locks import AsyncLocks
-from .once import AsyncOnce
-from .retrying import retry_on_conflict
+from .transactions import retry_on_conflict
 
 __all__ = [
     "AsyncCounter",

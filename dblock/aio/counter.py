@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..counters.counter import Counter
 from ..counters.numbers import N, Number
-from .borrowing import AsyncBorrowable, sync_of
+from .transactions import AsyncBorrowable, sync_of
 
 if TYPE_CHECKING:
-    from .home import Home
+    from .bridge import Home
 
 
 class AsyncCounter:

@@ -6,13 +6,13 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
-from ..decorating import wraps
+from ..decorating import check_coroutine, wraps
 from ..handles.cron import Job
 from ..lock_state import RunState
-from .handles import AsyncLease, check_coroutine
+from .handles import AsyncLease
 
 if TYPE_CHECKING:
-    from .home import Home
+    from .bridge import Home
 
 P = ParamSpec("P")
 T = TypeVar("T")

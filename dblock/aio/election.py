@@ -8,13 +8,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from ..arguments import Seconds, check_wait
+from ..decorating import check_coroutine
 from ..errors import LockLost
 from ..handles.election import Election, Leadership, Observation
 from ..lock_state import Leader
-from .handles import AsyncLease, AsyncSurface, check_coroutine
+from .handles import AsyncLease, AsyncSurface
 
 if TYPE_CHECKING:
-    from .home import Home
+    from .bridge import Home
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ..fencing import pass_through
 from .adapters import ASYNC_ADAPTERS
-from .borrowing import AsyncBorrowable, sync_of
 from .bridge import run
+from .transactions import AsyncBorrowable, sync_of
 
 if TYPE_CHECKING:
     from sqlalchemy.schema import Table

@@ -9,18 +9,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
 from ..arguments import Seconds
-from ..decorating import DECORATOR, check_callable, is_coroutine_function, wraps
+from ..decorating import check_coroutine, wraps
 from ..errors import LockLost, NotHeld
 from ..handles.base import Handle, log_skipped
 from ..handles.lease import Lease
 from ..handles.multi import MultiLock
+from ..handles.once import Once
 from ..handles.row import RowLock
 from ..handles.semaphore import Semaphore
 from .bodies import Bodies, awaited
-from .borrowing import AsyncBorrowable, sync_of
+from .transactions import AsyncBorrowable, sync_of
 
 if TYPE_CHECKING:
-    from .home import Home
+    from .bridge import Home
     from .runtime import TaskEvent
 
 P = ParamSpec("P")
@@ -29,12 +30,6 @@ S = TypeVar("S")
 C = TypeVar("C", bound=contextlib.AbstractContextManager[Any])
 H = TypeVar("H", bound=Handle)
 L = TypeVar("L", bound=Lease | Semaphore)
-
-
-def check_coroutine(function: Callable[..., object], taker: str = f"{DECORATOR}.aio") -> None:
-    """Raise TypeError if a function is not a coroutine function; ``taker`` is what takes it."""
-    if not is_coroutine_function(check_callable(function, taker)):
-        raise TypeError(f"{function!r} is not a coroutine function: {taker} takes an `async def`")
 
 
 class AsyncSurface(Generic[S]):
@@ -331,3 +326,38 @@ class AsyncMultiLock(AsyncHandle[MultiLock]):
     def held(self) -> bool:
         """Whether you hold every one of the locks."""
         return self.sync.held
+
+
+class AsyncOnce(AsyncContext[Once]):
+    """A call that is made once, made by :meth:`AsyncLocks.once`; see :class:`dblock.Once`."""
+
+    @property
+    def key(self) -> str:
+        return self.sync.key
+
+    @property
+    def replayed(self) -> bool:
+        """Whether an earlier call was made with this key: then do nothing, and use its result."""
+        return self.sync.replayed
+
+    @property
+    def active(self) -> bool:
+        """Whether the block's transaction is still open, as far as dblock knows without asking.
+
+        If not, the transaction has ended or failed, and no result can be recorded in it.
+        """
+        return self.sync.active
+
+    @property
+    def result(self) -> Any:
+        """The result of the call. Set it inside the block, to a value that JSON can express.
+
+        It has at most one mebibyte. A replay gets the same value. Raises TypeError or ValueError
+        for a value that JSON cannot express or would change (a tuple, a key that is not text), and
+        ValueError for a larger one, outside the block, or if the call was made before.
+        """
+        return self.sync.result
+
+    @result.setter
+    def result(self, result: Any) -> None:
+        self.sync.result = result

@@ -24,14 +24,13 @@ from ..handles.options import (
     check_keywords,
 )
 from ..holding.database import Database
-from ..io.address import address
-from ..io.target import resolve
+from ..io.target import address, resolve
 from ..locks import Locks
 from ..policy import RetryPolicy, Timeouts
 from . import bridge
 from .adapters import ASYNC_ADAPTERS
 from .bodies import awaited
-from .borrowing import AsyncBorrowable, sync_of
+from .bridge import Home
 from .counter import AsyncCounter
 from .cron import AsyncCron
 from .detached import AsyncDetachedLease, AsyncDetachedSemaphore
@@ -39,16 +38,15 @@ from .election import AsyncElection
 from .handles import (
     AsyncLease,
     AsyncMultiLock,
+    AsyncOnce,
     AsyncRowLock,
     AsyncSemaphore,
     AsyncSharedLease,
 )
-from .holds import TaskHolds
-from .home import Home
-from .keeper import keeper_here, keeper_in_thread, keeper_thread
-from .once import AsyncOnce
+from .holding import TaskHolds, keeper_here, keeper_in_thread, keeper_thread
 from .operators import AsyncOperators
 from .runtime import AsyncioRuntime
+from .transactions import AsyncBorrowable, sync_of
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import InstrumentedAttribute

@@ -13,8 +13,7 @@ import click
 
 from . import exits
 from .app import app
-from .output import complain
-from .streams import fill_closed
+from .output import complain, fill_closed
 
 #: Set by a shell that completes a command line.
 COMPLETE = "_DBLOCK_COMPLETE"

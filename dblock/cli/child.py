@@ -21,12 +21,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any
 
 from ..errors import LockLost
 from .options import told
-from .orphans import guest, reap
 from .output import complain
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -54,6 +54,9 @@ done
 kill -s KILL -- "$target"
 """
 _OWN_GROUP = 0
+
+#: Whether dblock runs inside another program: then it must not wait for that program's children.
+guest: ContextVar[bool] = ContextVar("guest", default=False)
 
 
 @contextlib.contextmanager
@@ -263,6 +266,25 @@ class Child:
         except PermissionError:  # it runs as another user now, as with sudo
             return True
         return True
+
+
+def reap(known: Callable[[int], bool] = lambda pid: False) -> None:
+    """Wait for all children that have ended, orphans too.
+
+    An orphan's parent has ended. The first process of a container gets the orphans as its children,
+    and so does a subreaper. If it does not wait for them, they stay in the table of processes as
+    zombies when they end, until it is full.
+
+    ``known`` gets the pid of each. It returns True if it has waited for that process itself.
+    """
+    if sys.platform == "darwin" or guest.get():  # macOS has no subreapers, and no containers
+        return
+    try:
+        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if not known(ended.si_pid):
+                os.waitpid(ended.si_pid, os.WNOHANG)
+    except ChildProcessError:  # there are none
+        pass
 
 
 def _has_terminal() -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..io.address import address
+from ..io.target import address
 from .doctor import doctor
 from .group import Commands
 from .metrics import metrics

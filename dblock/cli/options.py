@@ -20,7 +20,7 @@ from click.core import ParameterSource
 
 from ..arguments import COUNT_MAX, check_identifier, check_name
 from ..errors import DBLockError, LimitMismatch, LockLost, Unsupported
-from ..io.address import address
+from ..io.target import address
 from .default import Default
 from .durations import Duration, duration
 from .output import complain

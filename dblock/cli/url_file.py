@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..io.address import address
+from ..io.target import address
 from ..protocol.faults import Fault, StatementError
 from .output import complain
 from .private import read_url

@@ -20,9 +20,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
 from ..aio import AsyncLocks
-from ..aio.handles import check_coroutine
 from ..arguments import Seconds
-from ..decorating import wraps
+from ..decorating import check_coroutine, wraps
 from . import http
 from .http import REFUSALS, Answer, Refused, Rules, Unrecorded
 from .sessions import uncommitted

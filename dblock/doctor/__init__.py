@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..io.address import address
 from ..io.connections import Connections
+from ..io.target import address
 from ..protocol.explain import explain
 from ..protocol.faults import Fault, StatementError
 from ..protocol.steps import Query

@@ -14,9 +14,8 @@ from ..errors import NotAcquired
 from ..io.connections import Connections
 from ..io.contenders import Contenders
 from ..io.driver import Driver
-from ..io.file import File, engine_of
-from ..io.schema_check import SchemaCheck
-from ..io.whereabouts import Whereabouts
+from ..io.place import SchemaCheck, Whereabouts
+from ..io.target import File, engine_of
 from ..protocol import renew
 from ..protocol.lease import Refused
 from ..protocol.waiters import Caller, Waiter

@@ -15,7 +15,7 @@ from ..dialects.look_alikes import unreadable
 from ..errors import Unsupported
 from ..protocol.faults import Fault, StatementError
 from .driver_errors import first_line, is_driver_error
-from .file import File
+from .target import File
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine

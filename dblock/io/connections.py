@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
 
     from ..dialects.adapter import Adapter
-    from .file import File
     from .runtime import Runtime, Turns
+    from .target import File
 
 IDLE_MAX = 8
 

@@ -1,22 +1,44 @@
-"""From the user's URL or Engine to an engine and its dialect, before any I/O."""
+"""From the user's URL or Engine to an engine and its dialect, before any I/O; and its address.
+
+dblock connects to a :class:`File` without SQLAlchemy, whose import takes longer than everything
+else that the command line does.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import check_flag, check_identifier
 from ..dialects import ADAPTERS, DIALECTS, Adapter, Dialect
 from ..errors import Unsupported
 from ..policy import Timeouts
-from .file import File
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL, Engine
 
     Target = str | URL | Engine
+
+
+class File:
+    """A database that is a file. It takes the place of an engine, which is made only when it is
+    needed."""
+
+    def __init__(self, connect: Callable[[], Any], create: Callable[[], Engine]) -> None:
+        #: Makes a driver's connection, as the engine would.
+        self.connect = connect
+        self._create = create
+
+    @cached_property
+    def engine(self) -> Engine:
+        return self._create()
+
+
+def engine_of(source: Engine | File) -> Engine:
+    """Return an engine that connects to the same database."""
+    return source.engine if isinstance(source, File) else source
 
 
 def locate(
@@ -202,3 +224,28 @@ def _refuse_memory(kind: type[Dialect], url: URL) -> None:
             "an SQLite database in memory is seen by one connection only, so nothing would be "
             "locked; give a file: sqlite:////path/to/file"
         )
+
+
+# The keys in a URL's query that say where the database is. Any other key may hold a secret.
+WHERE = ("host", "port", "dbname", "service", "unix_socket")
+
+
+def address(url: str | URL, schema: str | None = None, prefix: str = "dblock_") -> str:
+    """Return a URL without its secrets, and the schema and prefix of the tables.
+
+    A text must be a URL that :func:`locate` has accepted.
+    """
+    within = [f"schema {schema}"] if schema is not None else []
+    within += [f"prefix {prefix}"] if prefix != "dblock_" else []
+    return ", ".join([_shown(url), *within])
+
+
+def _shown(url: str | URL) -> str:
+    if isinstance(url, str):
+        if url.startswith("sqlite:"):  # a file's URL is read without importing SQLAlchemy
+            return url.partition("?")[0]
+        from sqlalchemy.engine import make_url
+
+        url = make_url(url)
+    shown = url.set(query={key: url.query[key] for key in WHERE if key in url.query})
+    return shown._replace(password=None).render_as_string()

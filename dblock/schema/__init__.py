@@ -8,12 +8,10 @@ applications that keep all their tables in one MetaData. A test compares the two
 
 from __future__ import annotations
 
-from .autogenerate import leave_ours
 from .migrate import Downgraded, Upgraded, downgrade, sql, upgrade
 from .migration_lock import migration_lock
-from .place import migrations
-from .revisions import create, drop, statements
-from .tables import tables
+from .revisions import create, drop, migrations, statements
+from .tables import leave_ours, tables
 
 __all__ = [
     "Downgraded",

@@ -1,10 +1,13 @@
-"""dblock's revisions inside other migrations: Alembic's, Django's, or any other tool's."""
+"""dblock's revisions: where they are, and how other migrations run them: Alembic's, Django's, or
+any other tool's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.script import Script, ScriptDirectory
@@ -12,7 +15,21 @@ from sqlalchemy import Column, MetaData, String, Table
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import CreateTable, PrimaryKeyConstraint
 
-from .place import config
+
+def migrations() -> Path:
+    """Return the directory of the migrations (an Alembic script location)."""
+    package = Path(__file__).parent.parent
+    installed = package / "migrations"
+    return installed if installed.is_dir() else package.parent / "migrations"
+
+
+def config(schema: str | None, prefix: str) -> Config:
+    """Return Alembic's configuration for the migrations, with the place of the tables."""
+    made = Config()
+    made.set_main_option("script_location", str(migrations()).replace("%", "%%"))
+    made.attributes["schema"] = schema
+    made.attributes["prefix"] = prefix
+    return made
 
 
 def create(

@@ -9,8 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from ..aio import locks
-from ..aio.bridge import await_
-from ..aio.home import Home
+from ..aio.bridge import Home, await_
 from ..aio.runtime import AsyncioRuntime
 from ..io.target import resolve
 from .process import Process, SimulatedHolds, SimulatedRuntime

@@ -20,7 +20,7 @@ from sqlalchemy import create_engine, inspect
 
 from dblock import Locks, __version__
 from dblock.cli import exits
-from dblock.io.address import address
+from dblock.io.target import address
 from dblock.protocol.schema_version import SCHEMA_VERSION
 from tests.cli.conftest import Here, Program
 from tests.cli.test_run import rename

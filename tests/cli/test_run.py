@@ -21,7 +21,7 @@ import pytest
 
 import dblock.holding.handle_holds
 from dblock import DBLockError, DeadlockDetected, LockLost, Locks, OutcomeUnknown
-from dblock.io.address import address
+from dblock.io.target import address
 from tests.cli.conftest import PYTHON, UNTIL_TOLD, Here, Program, beside_the_place
 from tests.conftest import Database, NewDatabase
 from tests.servers import execute

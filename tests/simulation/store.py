@@ -15,8 +15,7 @@ from sqlalchemy.pool import NullPool
 
 from dblock.dialects import Adapter, Dialect
 from dblock.dialects.adapter import Answer
-from dblock.io.file import File
-from dblock.io.target import resolve
+from dblock.io.target import File, resolve
 from dblock.protocol.faults import Fault as DatabaseFault
 from tests.simulation.errors import Lost, Refused
 from tests.simulation.lending import LentConnection

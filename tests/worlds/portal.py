@@ -14,11 +14,11 @@ import pytest
 from sqlalchemy.engine import Engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
-import dblock.aio.keeper
+import dblock.aio.holding
 from dblock import Locks
 from dblock.aio import AsyncHandle, AsyncLocks
 from dblock.aio.bridge import await_
-from dblock.aio.keeper import TaskWorker
+from dblock.aio.holding import TaskWorker
 from dblock.aio.runtime import AsyncioRuntime
 from dblock.holding.keeper import Keeper
 from tests.aio.support import async_url
@@ -93,12 +93,12 @@ class Asyncio(World):
         return cast(Engine, BridgedEngine(self, made))
 
     def keeper(self) -> Keeper:
-        made: Keeper = self.call(dblock.aio.keeper.keeper_here)
+        made: Keeper = self.call(dblock.aio.holding.keeper_here)
         return made
 
     def use_keeper(self, patch: pytest.MonkeyPatch, kind: Callable[..., Keeper]) -> Keeper:
         made = kind(AsyncioRuntime(), partial(TaskWorker, ref(self._loop)))
-        patch.setitem(dblock.aio.keeper._keepers, self._loop, made)
+        patch.setitem(dblock.aio.holding._keepers, self._loop, made)
         return made
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...lock_state import Leader, LockState, RunState
-from .objects import leader_object, named_run
-from .states import described
+from .objects import described, leader_object, named_run
 
 
 class Event(NamedTuple):

@@ -26,11 +26,11 @@ from .bodies import (
     value_field,
 )
 from .disconnect import while_waiting
+from .objects import described
 from .openapi import HOLD, LEASE, LEASES, answer, header, operation, parameter
 from .problems import Problem, held, invalid
 from .routing import NAME, Route
 from .service import Service
-from .states import described
 
 if TYPE_CHECKING:
     from ...aio import AsyncDetachedLease, AsyncDetachedSemaphore, AsyncLocks

@@ -14,10 +14,9 @@ from ...protocol.steps import Query, any_row
 from ..adapter import Adapter, Carry, Send, ServerSession
 from ..borrowed_driver import BorrowedDriver
 from .arguments import CARRIED
-from .connecting import connect
+from .deadlines import Reader, connect
 from .drivers import AioMySQL, MySQLdb, problem_of
 from .errors import REFUSALS, code_of, fault_of
-from .reader import Reader
 from .sender import Sender
 
 

@@ -11,10 +11,8 @@ from ..runs import RunStatements
 from ..waiters import WaiterStatements
 from .adapter import TURN, SQLite3
 from .fragments import NOW, REMAINING, SHIFTED, modifier
-from .lease import LeaseStatements
-from .readers import ReaderStatements
+from .lease import LeaseStatements, ReaderStatements, SlotStatements
 from .row import RowStatements
-from .slots import SlotStatements
 
 
 class SQLite(

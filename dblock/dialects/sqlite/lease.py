@@ -1,4 +1,7 @@
-"""The lease on SQLite. One upsert grants the name or queues for it."""
+"""Every hold on SQLite: a name, a semaphore's slot, a reader's share; and the queue for a name.
+
+One upsert grants the name or queues for it.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,53 @@ from functools import cached_property
 from ...protocol import commands
 from ...protocol.state import Granted, Queued, Renewal
 from ...protocol.steps import Query
-from ..dialect import read_attached, read_grant, read_join, read_renewed
-from ..readers import shared
+from ..dialect import Dialect, read_attached, read_grant, read_join, read_renewed
+from ..readers import ReaderLists, shared
+from ..slots import SlotStatements as Slots
+from ..tickets import TICKET
 from .fragments import LATER, NOW, REMAINING, modifier
-from .queue import LAST, REST, QueueStatements
+
+# All tickets have the same length, with commas between them. LAST is the number of tickets in the
+# queue, REST the tickets behind this one.
+LAST = f"ifnull((length(waiters) + 1) / {TICKET + 1}, 0)"
+REST = f"""iif(instr(waiters, :ticket),
+    nullif(substr(waiters, instr(waiters, :ticket) + {TICKET + 1}), ''), NULL)"""
+
+# The queue without the ticket.
+WITHOUT_TICKET = """nullif(
+                trim(replace(',' || waiters || ',', ',' || :ticket || ',', ','), ','), '')"""
+
+
+class QueueStatements(Dialect):
+    """The queue in a name's row. SQLite cannot notify a waiter.
+
+    A waiter that joins may take the name at once, so `LeaseStatements` has that statement.
+    """
+
+    def leave(self, name: str, token: str, ticket: str) -> Query[int]:
+        return Query(
+            f"""UPDATE {self.lock_table} SET waiters = {WITHOUT_TICKET}
+            WHERE lock_name = :name AND {self.enqueued}""",
+            {"name": name, "ticket": ticket},
+            commands.Leave(name, token, ticket),
+            self.patience,
+        )
+
+    @property
+    def ahead(self) -> str:
+        place = f"(instr(waiters, :ticket) - 1) / {TICKET + 1}"
+        return f"iif({self.enqueued}, {place}, {LAST})"
+
+    @property
+    def enqueued(self) -> str:
+        return "(ifnull(instr(waiters, :ticket), 0) > 0)"
+
+    def is_available(self, ahead: str) -> str:
+        ago = f"printf('-%.3f seconds', {ahead} * {self.grace})"
+        return (
+            f"(expires_at IS NULL OR token IS NULL AND expires_at > {NOW} "
+            f"OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', {ago}))"
+        )
 
 
 class LeaseStatements(QueueStatements):
@@ -105,3 +151,77 @@ class LeaseStatements(QueueStatements):
     def _release(self) -> str:
         return f"""UPDATE {self.lock_table} SET token = NULL, expires_at = {NOW}
             WHERE lock_name = :name AND token = :token"""
+
+
+class SlotStatements(QueueStatements, Slots):
+    """The slots of a semaphore. There is one writer at a time, so one statement decides alone.
+
+    A grant drops the slot's queue, whose tickets have expired, as a grant of a name does.
+    """
+
+    @property
+    def anybodys(self) -> str:
+        return self.is_available(LAST)
+
+    def slot_parameters(self, command: commands.GrantSlot) -> dict[str, object]:
+        return super().slot_parameters(command) | {"ttl": modifier(command.ttl)}
+
+    @cached_property
+    def _grant_known_slot(self) -> str:
+        return self._taken(f"lock_name = :slot AND {self.anybodys}")
+
+    @cached_property
+    def _grant_slot(self) -> str:
+        # SQLite keeps the order of a CROSS JOIN: it tries the numbers in order, from ``first`` on.
+        taken = self._taken(f"""lock_name = (
+                SELECT slot.lock_name FROM numbers CROSS JOIN {self.lock_table} AS slot
+                WHERE slot.lock_name = :name || '#' || (1 + (:first + n) % :limit)
+                    AND {self.anybodys}
+                LIMIT 1
+            )""")
+        return f"""WITH RECURSIVE numbers (n) AS (
+                SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < :limit
+            )
+            {taken}"""
+
+    def _taken(self, which: str) -> str:
+        """Return the statement that takes a free slot; ``which`` is the condition that finds it."""
+        return f"""UPDATE {self.lock_table} SET fence = fence + 1, token = :token, owner = :owner,
+                acquired_at = {NOW}, expires_at = {LATER}, waiters = NULL
+            WHERE {which} AND {self.admits}
+            RETURNING fence, {REMAINING}, lock_name"""
+
+
+class ReaderStatements(QueueStatements, ReaderLists):
+    """Readers that share a hold."""
+
+    def join_readers(
+        self, name: str, group: str, token: str, ttl: float, *, ticket: str, past: bool
+    ) -> Query[int]:
+        return Query(
+            f"""UPDATE {self.lock_table} SET readers = {self.with_me},
+                expires_at = max(expires_at, {LATER}), waiters = {WITHOUT_TICKET}
+            WHERE lock_name = :name AND token = :group AND expires_at > {NOW}
+                AND (:past OR {self.ahead} = 0) AND NOT {self.among}""",
+            {
+                "name": name,
+                "group": group,
+                "token": token,
+                "ttl": modifier(ttl),
+                "ticket": ticket,
+                "past": past,
+            },
+            commands.JoinReaders(name, group, token, ttl, ticket, past),
+            self.patience,
+        )
+
+    def leave_readers(self, name: str, group: str, token: str) -> Query[int]:
+        return Query(
+            f"""UPDATE {self.lock_table} SET readers = {self.without_me},
+                token = iif({self.last}, NULL, token),
+                expires_at = iif({self.last}, {NOW}, expires_at)
+            WHERE lock_name = :name AND token = :group AND {self.among}""",
+            {"name": name, "group": group, "token": token},
+            commands.LeaveReaders(name, group, token),
+            self.patience,
+        )

@@ -68,8 +68,8 @@ CLUSTERS = (
         "once-no-cluster-never-one",
         "each connection tells whether its server is a node of a cluster",
         "SchemaCheck.__call__",
-        "if place is not None and place.clustered == self._dialect.adapter.clustered:",
-        "if place is not None:",
+        "if known is not None and known.clustered == self._dialect.adapter.clustered:",
+        "if known is not None:",
         f"{TESTS}::test_locks_notice_that_their_server_has_joined_a_cluster",
     ),
 )

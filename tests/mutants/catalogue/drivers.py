@@ -17,7 +17,7 @@ DRIVERS = (
     Mutant(
         "an-answer-of-mariadbs-may-trickle",
         "an answer ends in time, however it arrives",
-        "mariadb.reader.Reader.read",
+        "mariadb.deadlines.Reader.read",
         "left = self._until - clock.now()",
         "left = 1.0",
         "tests/faults/test_borrowed_drivers.py::test_an_answer_that_trickles[row-threads-mariadb]",
@@ -26,7 +26,7 @@ DRIVERS = (
     Mutant(
         "a-greeting-of-mariadbs-may-trickle",
         "a connection is made in time, however the greeting arrives",
-        "mariadb.connecting.connect",
+        "mariadb.deadlines.connect",
         "shut_down_after(max(0.0, until - clock.now()), reached)",
         "shut_down_after(None, reached)",
         "tests/faults/test_timeouts.py"

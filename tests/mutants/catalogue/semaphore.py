@@ -44,7 +44,7 @@ SEMAPHORE = (
     Mutant(
         "a-held-slot-is-taken-on-sqlite",
         "a semaphore has no more holders than slots",
-        "sqlite.slots.SlotStatements._grant_slot",
+        "sqlite.lease.SlotStatements._grant_slot",
         "AND {self.anybodys} LIMIT 1",
         "LIMIT 1",
         f"{TESTS}::test_no_more_than_the_limit[threads-sqlite]",
@@ -80,7 +80,7 @@ SEMAPHORE = (
     Mutant(
         "a-slot-of-before-is-taken-from-its-holder-on-sqlite",
         "a semaphore has no more holders than slots",
-        "sqlite.slots.SlotStatements._grant_known_slot",
+        "sqlite.lease.SlotStatements._grant_known_slot",
         "lock_name = :slot AND {self.anybodys}",
         "lock_name = :slot",
         f"{TESTS}::test_a_slot_of_before_that_another_has[threads-sqlite]",
@@ -107,7 +107,7 @@ SEMAPHORE = (
     Mutant(
         "a-slot-of-before-above-the-limit",
         "a semaphore has no more holders than slots",
-        "names.FreedSlots.pop",
+        "contenders.FreedSlots.pop",
         "if number <= limit:",
         "if True:",
         f"{TESTS}::test_a_slot_of_before_may_be_no_slot_any_more[threads-sqlite]",

@@ -206,7 +206,7 @@ SERVICE = (
     Mutant(
         "service-shows-statements",
         "a reader of names does not see the statements of others",
-        "states.described",
+        "objects.described",
         '("holder", "since")',
         "tuple(made['row_lock'])",
         f"{LEASES}::test_a_row_lock_is_shown_without_its_statement",

@@ -53,7 +53,7 @@ SHARED = (
     Mutant(
         "a-group-that-ran-out-is-joined",
         BESIDE,
-        "sqlite.readers.ReaderStatements.join_readers",
+        "sqlite.lease.ReaderStatements.join_readers",
         "AND token = :group AND expires_at > {NOW}",
         "AND token = :group",
         f"{EXPIRY}::test_a_group_that_ran_out_is_not_joined[threads-sqlite]",
@@ -71,7 +71,7 @@ SHARED = (
     Mutant(
         "a-reader-brings-the-expiry-forward",
         "no reader brings the expiry of another forward",
-        "sqlite.readers.ReaderStatements.join_readers",
+        "sqlite.lease.ReaderStatements.join_readers",
         "expires_at = max(expires_at, {LATER})",
         "expires_at = {LATER}",
         f"{EXPIRY}::test_a_reader_lets_it_last_for_its_own_ttl[threads-sqlite]",

@@ -1,4 +1,8 @@
-"""Units of work that are coroutine functions, run again after a conflict."""
+"""The user's own transactions in asyncio: their sync side, and units of work.
+
+dblock's locks and counters use the sync side. A unit of work is a coroutine function that runs in a
+transaction, and again after a conflict.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,46 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+from sqlalchemy.engine import Connection
+from sqlalchemy.ext.asyncio import (
+    AsyncConnection,
+    AsyncSession,
+    async_scoped_session,
+    async_sessionmaker,
+)
+from sqlalchemy.orm import Session
 
 from ..conflicts import CONFLICTS, Tries
-from ..decorating import wraps
+from ..decorating import check_coroutine, wraps
 from ..policy import RetryPolicy
 from .adapters import ASYNC_ADAPTERS
-from .handles import check_coroutine
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+AsyncBorrowable = AsyncConnection | AsyncSession | async_scoped_session[Any]
+
+
+def sync_of(on: AsyncBorrowable) -> Connection | Session:
+    """Return the sync side of ``on``.
+
+    Raises TypeError if ``on`` is something else, and ValueError for a connection that is not open.
+    """
+    if isinstance(on, async_scoped_session):
+        on = on()
+    if isinstance(on, AsyncSession):
+        return on.sync_session
+    if not isinstance(on, AsyncConnection):
+        raise TypeError(
+            f"give an SQLAlchemy AsyncConnection, AsyncSession or async_scoped_session, not "
+            f"{type(on).__name__}: {on!r}"
+        )
+    if on.sync_connection is None:
+        raise ValueError(
+            "this connection is closed, or not open yet, so nothing can be locked on it: open it "
+            "with `async with engine.connect()` or `await connection`"
+        )
+    return on.sync_connection
 
 
 def retry_on_conflict(

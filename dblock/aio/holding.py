@@ -1,7 +1,8 @@
-"""The keeper for event loops: a :class:`~dblock.holding.keeper.Keeper` whose workers are tasks.
+"""The holds of tasks, and the keeper that renews them.
 
-There is one for each loop. With ``keeper="thread"`` there is one in a thread with a loop of its
-own, which goes on while the application's loop is blocked.
+The keeper is a :class:`~dblock.holding.keeper.Keeper` whose workers are tasks. There is one for
+each loop. With ``keeper="thread"`` there is one in a thread with a loop of its own, which goes on
+while the application's loop is blocked.
 """
 
 from __future__ import annotations
@@ -13,13 +14,35 @@ import threading
 from collections.abc import Callable
 from weakref import WeakKeyDictionary, WeakSet, ref
 
+from ..holding.callers import CallerRegistry
+from ..holding.holds import CallerHolds
 from ..holding.keeper import Call, Keeper, logger
 from ..holding.worker import AGAIN, start_quietly
 from ..io.fork import leave_to_parent
 from ..io.process_lock import lock
 from ..system.platform import at_fork
-from .bridge import GRACE, run
+from .bridge import GRACE, run, whose
 from .runtime import AsyncioRuntime
+
+
+class TaskHolds(CallerRegistry):
+    """The holds of each task.
+
+    A context variable would not do: a task's children inherit it, and two tasks would count as one.
+    """
+
+    caller = "task"
+
+    def __init__(self) -> None:
+        self._all: WeakKeyDictionary[object, CallerHolds] = WeakKeyDictionary()
+
+    def mine(self) -> CallerHolds:
+        key = whose() or self
+        found = self._all.get(key)
+        if found is None:
+            found = self._all[key] = CallerHolds()
+        return found
+
 
 _keepers: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopKeeper] = WeakKeyDictionary()
 
