@@ -218,7 +218,9 @@ class Election:
 
     def stand(self, **callbacks: Any) -> Leadership:
         """Return a term that has not begun. Not part of the public surface."""
-        return self.term_class(self._database, self._options._replace(**callbacks))
+        options = self._options
+        given = options._replace(callbacks=options.callbacks._replace(**callbacks))
+        return self.term_class(self._database, given)
 
     def lead(self, term: Leadership) -> None:
         """Win a term, without a deadline. Not part of the public surface."""
