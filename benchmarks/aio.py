@@ -51,8 +51,8 @@ async def measure(kind: str, url: str, effort: Effort) -> Iterator[Figure]:
         )
         by_thread = stack.enter_context(Locks(url))
         send = await SENDERS[kind](make_url(url), stack)
-        grant = by_thread.dialect.grant("same", TOKEN, OWNER, 30.0)
-        release = by_thread.dialect.release("same", TOKEN)
+        grant = by_thread._database.dialect.grant("same", TOKEN, OWNER, 30.0)
+        release = by_thread._database.dialect.release("same", TOKEN)
 
         async def ours() -> None:
             async with by_await.lease("await"):

@@ -198,7 +198,7 @@ def _mark(connection: Any) -> str:
 def dialect_of(url: str) -> Dialect:
     with Locks(url) as locks:
         locks.show("any")  # which looks where the tables are
-        return locks.dialect
+        return locks._database.dialect
 
 
 def _psycopg(url: URL, autocommit: bool) -> Any:

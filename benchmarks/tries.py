@@ -34,7 +34,7 @@ def run(site: Site, effort: Effort) -> Iterator[Figure]:
     with Locks(url) as locks:
         lease = locks.lease(HELD, ttl=3600, renew=False)
         lease.acquire()
-        locks.database.connections.clear()  # the counts need silence
+        locks._database.connections.clear()  # the counts need silence
         with closing(raw.InsertDelete(url)) as other:
             other.lock(HELD).acquire()
         for _ in range(effort.rounds):

@@ -115,7 +115,7 @@ class Locks(Operators):
         label: str | None = None,
         trust_server: bool = False,
     ) -> None:
-        source, self.dialect = self._resolve(
+        source, dialect = self._resolve(
             target,
             timeouts=timeouts if timeouts is not None else Timeouts(),
             schema=schema,
@@ -128,9 +128,9 @@ class Locks(Operators):
         self._types: Types = WeakKeyDictionary()
         self.retry = (retry if retry is not None else RetryPolicy()).drawing(runtime.random)
         #: Shared by the strategies; not part of the public surface.
-        self.database = Database(
+        self._database = Database(
             source,
-            self.dialect,
+            dialect,
             label,
             lent=lent,
             runtime=runtime,
@@ -153,12 +153,12 @@ class Locks(Operators):
     @property
     def engine(self) -> Engine:
         """The SQLAlchemy engine whose way of connecting dblock uses for its own connections."""
-        return self.database.engine
+        return self._database.engine
 
     @property
     def timeouts(self) -> Timeouts:
         """How long each layer may take."""
-        return self.dialect.timeouts
+        return self._database.dialect.timeouts
 
     # --- the strategies ----------------------------------------------------------------------
 
@@ -191,7 +191,9 @@ class Locks(Operators):
         they should not block. If one of your own calls finds the loss, ``on_lost`` runs in your
         thread. dblock logs the exceptions of both.
         """
-        return self._classes.lease(self.database, self._options("lease", check_name(name), options))
+        return self._classes.lease(
+            self._database, self._options("lease", check_name(name), options)
+        )
 
     def _options(self, maker: str, name: str, given: Mapping[str, Any]) -> LeaseOptions:
         if not given.keys() <= TAKEN[maker]:
@@ -209,7 +211,7 @@ class Locks(Operators):
         record of the runs, use :meth:`cron`.
         """
         given = self._options("skip", check_name(name), options)
-        return self._classes.lease(self.database, given._replace(wait=0))._skipping
+        return self._classes.lease(self._database, given._replace(wait=0))._skipping
 
     def shared(self, name: str, **options: Unpack[LeaseKeywords[None]]) -> SharedLease:
         """Return a lease on ``name`` that others may share: a reader-writer lock's reader.
@@ -219,7 +221,7 @@ class Locks(Operators):
         :class:`SharedLease`.
         """
         return self._classes.shared(
-            self.database, self._options("shared", check_name(name), options)
+            self._database, self._options("shared", check_name(name), options)
         )
 
     def attach(self, text: str, **options: Unpack[AttachKeywords[None]]) -> AttachedLease:
@@ -233,7 +235,7 @@ class Locks(Operators):
         """
         detached = Detached(*check_detached(text))
         given = self._options("attach", detached.name, options)
-        return self._classes.attached(self.database, given, detached)
+        return self._classes.attached(self._database, given, detached)
 
     def detached(
         self,
@@ -280,8 +282,8 @@ class Locks(Operators):
     ) -> tuple[Database, LeaseOptions, str, str]:
         label = "" if owner is None else check_label(owner)[:LABEL_MAX]
         options = LeaseOptions(name, plan(30.0, False), self.retry, label=label)
-        secret = self.database.runtime.token(16) if token is None else check_token(token)
-        return self.database, options, secret, label or self.database.owner("")
+        secret = self._database.runtime.token(16) if token is None else check_token(token)
+        return self._database, options, secret, label or self._database.owner("")
 
     def row(
         self,
@@ -296,7 +298,7 @@ class Locks(Operators):
         Without ``on`` the row lock has its own connection and transaction. ``wait`` is how long
         ``with`` and :meth:`RowLock.acquire` wait, in seconds: None for ever, 0 not at all.
         """
-        return self._classes.row(self.database, name, wait, on, retry=self._policy(retry))
+        return self._classes.row(self._database, name, wait, on, retry=self._policy(retry))
 
     def election(self, name: str, **options: Unpack[ElectionKeywords[None]]) -> Election:
         """Return the election of the leader of ``name``. No I/O.
@@ -307,7 +309,7 @@ class Locks(Operators):
         ``max_hold`` seconds.
         """
         given = self._options("election", check_name(name), options)
-        return self._classes.election(self.database, given)
+        return self._classes.election(self._database, given)
 
     def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> MultiLock:
         """Return the given locks as one lock.
@@ -315,7 +317,7 @@ class Locks(Operators):
         dblock takes them in the order of their names, all or none. ``wait`` is one deadline for all
         of them, in seconds.
         """
-        return MultiLock(locks, wait, self.database.runtime)
+        return MultiLock(locks, wait, self._database.runtime)
 
     def semaphore(
         self, name: str, limit: int, **options: Unpack[SemaphoreKeywords[None]]
@@ -331,8 +333,8 @@ class Locks(Operators):
         LimitMismatch; :meth:`Semaphore.resize` changes the limit.
         """
         given = self._options("semaphore", check_semaphore(name), options)
-        lease = self._classes.lease(self.database, given)
-        return self._classes.semaphore(self.database, lease, check_limit(limit))
+        lease = self._classes.lease(self._database, given)
+        return self._classes.semaphore(self._database, lease, check_limit(limit))
 
     def cron(
         self,
@@ -367,7 +369,7 @@ class Locks(Operators):
         lease = self.lease(name, wait=wait, max_hold=longest, **options)
         return Cron(
             Job(
-                self.database,
+                self._database,
                 lease,
                 at_least=at_least,
                 at_most=longest,
@@ -400,7 +402,7 @@ class Locks(Operators):
         from .counters.counter import Counter  # this imports the ORM, which takes long
 
         return Counter(
-            self.database,
+            self._database,
             self._types,
             column,
             key=key,
@@ -436,10 +438,10 @@ class Locks(Operators):
         ``wait`` seconds: None for ever, 0 not at all. Then you get InProgress. On SQLite it waits
         for any other writer.
         """
-        return Once(self.database, session, key, fingerprint=fingerprint, keep=keep, wait=wait)
+        return Once(self._database, session, key, fingerprint=fingerprint, keep=keep, wait=wait)
 
     def _policy(self, retry: RetryPolicy | None) -> RetryPolicy:
-        return self.retry if retry is None else retry.drawing(self.database.runtime.random)
+        return self.retry if retry is None else retry.drawing(self._database.runtime.random)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -451,8 +453,8 @@ class Locks(Operators):
 
     def close(self) -> None:
         """Close the idle connections. dblock stops renewing held leases: they expire."""
-        self.database.keeper().stop(self.database.kept, "its Locks were closed")
-        self.database.close()
+        self._database.keeper().stop(self._database.kept, "its Locks were closed")
+        self._database.close()
 
     def __enter__(self) -> Locks:
         return self

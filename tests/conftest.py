@@ -203,8 +203,8 @@ def upgrade(url: str) -> None:
 
     upgrade(url)
     with Locks(url) as locks:
-        if locks.dialect.has_witness:
-            locks.database.run(consult(locks.dialect, EVER, 0.0, 0.0))
+        if locks._database.dialect.has_witness:
+            locks._database.run(consult(locks._database.dialect, EVER, 0.0, 0.0))
 
 
 def new_name() -> str:

@@ -85,7 +85,7 @@ class LockRow(NamedTuple):
 
 def named(locks: Locks, name: str) -> ColumnElement[bool]:
     """What finds a name's row of the lock table, with any driver: aiomysql 0.3 knows no bytes."""
-    key = locks.dialect.key(name)
+    key = locks._database.dialect.key(name)
     return TABLE.c.lock_name == (func.unhex(key.hex()) if isinstance(key, bytes) else key)
 
 
@@ -121,7 +121,7 @@ def waiters(engine: Engine) -> int:
 def blocked(engine: Engine, locks: Locks, name: str) -> Iterator[None]:
     """Another program's transaction has the name's row, or all of SQLite's file, locked."""
     with engine.connect() as connection:
-        if locks.dialect.one_writer:
+        if locks._database.dialect.one_writer:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         else:
             row = select(TABLE.c.fence).where(named(locks, name))

@@ -118,9 +118,9 @@ class AsyncLocks(AsyncOperators):
             keeper_thread=self._keeper_thread,
         )
         self._home = Home(repr(self))
-        self.database = self.sync.database
+        self._database = self.sync._database
         if self._keeper_thread:
-            database = self.database
+            database = self._database
             database.kept = Database(
                 database.engine,
                 database.dialect,
@@ -289,7 +289,7 @@ class AsyncLocks(AsyncOperators):
             name, wait=wait, max_hold=longest, cancel_on_loss=cancel_on_loss, **options
         )
         job = Job(
-            self.database,
+            self._database,
             lease.sync,
             at_least=at_least,
             at_most=longest,
@@ -336,7 +336,7 @@ class AsyncLocks(AsyncOperators):
         await self.run(self.sync.close)
         if self._keeper_thread:
             loop = keeper_thread().loop
-            closing = asyncio.run_coroutine_threadsafe(_close(self.database.kept), loop)
+            closing = asyncio.run_coroutine_threadsafe(_close(self._database.kept), loop)
             await asyncio.wrap_future(closing)
         await keeper_here().rest()
         await bridge.drain()  # the keeper's connections too

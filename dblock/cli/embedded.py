@@ -39,12 +39,12 @@ class Given(Place):
 
     @property
     def tables(self) -> dict[str, Any]:
-        dialect = self.given().dialect
+        dialect = self.given()._database.dialect
         return {"schema": dialect.schema, "prefix": dialect.prefix}
 
     @property
     def there(self) -> dict[str, Any]:
-        return {**self.tables, "trust_server": self.given().dialect.adapter.trust_server}
+        return {**self.tables, "trust_server": self.given()._database.dialect.adapter.trust_server}
 
     def target(self) -> Target:
         return self.given().engine

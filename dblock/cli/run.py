@@ -234,7 +234,7 @@ def run(
             patience = 0.0 if nonblock else wait
             make_job = partial(
                 Job,
-                locks.database,
+                locks._database,
                 at_least=at_least,
                 at_most=at_most,
                 once_per=once_per,

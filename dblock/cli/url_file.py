@@ -25,14 +25,14 @@ class UrlFile:
 
     def follow(self, locks: Locks) -> None:
         """Let each new connection of ``locks`` use the file's user and password of that moment."""
-        if locks.dialect.one_writer:  # a database in a file has neither
+        if locks._database.dialect.one_writer:  # a database in a file has neither
             return
         from sqlalchemy.engine import make_url
 
         from ..io.own_engine import connect_with
 
         first = make_url(self.url)
-        adapter, backend = locks.dialect.adapter, locks.engine.url.get_backend_name()
+        adapter, backend = locks._database.dialect.adapter, locks.engine.url.get_backend_name()
         driver = first.drivername.partition("+")[2] or adapter.drivers[0]
 
         def now() -> URL:

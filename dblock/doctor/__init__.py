@@ -34,8 +34,8 @@ def examine(locks: Locks) -> list[Finding]:
     It changes nothing. If tables are missing, that is a finding and not an error. Raises
     Unavailable if the database cannot be reached.
     """
-    dialect = locks.dialect
-    connections = Connections(locks.engine, dialect.adapter, runtime=locks.database.runtime)
+    dialect = locks._database.dialect
+    connections = Connections(locks.engine, dialect.adapter, runtime=locks._database.runtime)
     try:
         connection = connections.take()
     except StatementError as failure:

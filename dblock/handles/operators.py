@@ -30,16 +30,16 @@ T = TypeVar("T")
 class Operators:
     """The methods of :class:`.Locks` that acquire nothing."""
 
-    database: Database
+    _database: Database
 
     def _ask(self, procedure: Callable[..., Procedure[T]], *arguments: object) -> T:
         """Run a procedure that takes the dialect first and the time last."""
-        database = self.database
+        database = self._database
         return database.run(procedure(database.dialect, *arguments, database.runtime.now()))
 
     @property
     def _timeouts(self) -> Timeouts:
-        return self.database.dialect.timeouts
+        return self._database.dialect.timeouts
 
     def list(self) -> list[LockState]:
         """Return the names that have a lease, waiters or a row lock, sorted by name.

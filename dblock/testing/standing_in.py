@@ -22,10 +22,10 @@ def stand_in(
 
     Their handles refer to the database and its runtime. So it replaces these two in place.
     """
-    database, dialect, runtime = locks.database, locks.dialect, locks.database.runtime
+    database, dialect, runtime = locks._database, locks._database.dialect, locks._database.runtime
     _refuse_held(locks)
     usual, counting = _twin(database), _twin(locks)
-    counting.database = usual
+    counting._database = usual
     callers = holds_of(database.callers)
     simulated = runtime_of(process, callers)
     made = SimulatedDatabase(process, simulated, callers, usual)
@@ -33,7 +33,7 @@ def stand_in(
     # a sync database of its own.
     made.kept = SimulatedDatabase(process, SimulatedRuntime(process), callers, usual)
     ends = [_become(runtime, simulated), _become(database, made)]
-    locks.dialect = made.dialect
+    locks._database.dialect = made.dialect
     # A counter locks nothing: it works in the user's own table, so it is not moved.
     vars(locks)["counter"] = counting.counter
     # Nor is a call that is made once: its record is in the user's transaction.
@@ -44,7 +44,7 @@ def stand_in(
         made.close()
         vars(locks).pop("counter")
         vars(locks).pop("once")
-        locks.dialect = dialect
+        locks._database.dialect = dialect
         for end in ends:
             end()
 
@@ -52,7 +52,7 @@ def stand_in(
 
 
 def _refuse_held(locks: Locks) -> None:
-    database = locks.database
+    database = locks._database
     if isinstance(database, SimulatedDatabase):
         raise ValueError(f"{locks!r} are in a test's database already")  # noqa: TRY004
     held = {*database.callers.held()}

@@ -39,7 +39,7 @@ class LocksOfTasks(locks.AsyncLocks):
     def __init__(self, store: Store) -> None:
         self._keeper_thread = False
         self.sync = _Bridged(store.engine, keeper_thread=False)
-        self.database = self.sync.database
+        self._database = self.sync._database
         self._home = Home(repr(self))
 
 

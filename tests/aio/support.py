@@ -105,11 +105,11 @@ async def settled(locks: AsyncLocks) -> None:
     """No connection of dblock's is in use, and those in its pools are fit for it."""
     async with asyncio.timeout(SECONDS):
         await drain()
-    for connections in (locks.database.connections, locks.database.holders):
+    for connections in (locks._database.connections, locks._database.holders):
         for connection in list(connections._idle):
-            assert locks.database.dialect.adapter.is_usable(connection.driver)
+            assert locks._database.dialect.adapter.is_usable(connection.driver)
             assert not await in_transaction(connection.driver)
-    turns: Any = locks.database.connections._permits.usual
+    turns: Any = locks._database.connections._permits.usual
     assert turns._free._value == 8
 
 

@@ -348,7 +348,7 @@ def test_cancelled_before_it_waits(
                 await stepped
 
             with monkeypatch.context() as patch:
-                before_each(locks.database, patch, note)
+                before_each(locks._database, patch, note)
                 await asyncio.create_task(dry_run())
             with blocked(engine, direct, "report"):
                 assert await cancelled_at(locks.row("report").acquire(), begun, "answered")

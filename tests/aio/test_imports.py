@@ -35,7 +35,7 @@ PAIRS: tuple[tuple[Any, Any], ...] = (
 
 # What only one of both has: for the strategies' own use, or how a lock was made.
 ONLY_SYNC = {"try_within", "leave", "current", "excludes_all", "locks", "reentrant"}
-ONLY_SYNC |= {"timeouts", "retry", "engine", "dialect", "strategy"}
+ONLY_SYNC |= {"timeouts", "retry", "engine", "strategy"}
 _KINDS = ("attached", "election", "lease", "row", "semaphore", "shared")
 ONLY_SYNC |= {f"{kind}_class" for kind in _KINDS}
 ONLY_ASYNC = {"sync", "run", "here", "begin_body", "end_body"}

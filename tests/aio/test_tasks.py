@@ -125,7 +125,7 @@ def test_tasks_leave_nothing_behind_in_a_handle(url: str, run: Any) -> None:
 
             for _ in range(5):
                 await asyncio.create_task(once())
-            holds: Any = locks.database.callers
+            holds: Any = locks._database.callers
 
             def known() -> set[asyncio.Task[Any]]:
                 gc.collect()

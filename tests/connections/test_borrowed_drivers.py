@@ -100,7 +100,7 @@ def fault_of(engine: Engine, locks: Locks, sql: str) -> Fault | None:
     """What is made of the error of a statement."""
 
     def run(connection: Connection) -> Fault | None:
-        transaction = borrow(connection, locks.dialect, Runtime())
+        transaction = borrow(connection, locks._database.dialect, Runtime())
         with pytest.raises((StatementError, DBAPIError), match="from the test") as caught:
             transaction.execute(Query(sql, {}))
         assert not str(caught.value).startswith("<class")
@@ -249,7 +249,7 @@ def test_a_statement_is_of_another_table(db: Database, locks: Locks, engine: Eng
     look: Query[Any] = Query("EXECUTE look" if by_hand else "SELECT n FROM thing", {})
 
     def run(connection: Connection) -> Fault | None:
-        transaction = borrow(connection, locks.dialect, Runtime())
+        transaction = borrow(connection, locks._database.dialect, Runtime())
         try:
             transaction.execute(look)
         except StatementError as failure:

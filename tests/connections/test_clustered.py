@@ -45,7 +45,7 @@ def test_whatever_locks_a_guard_writes_it_in_a_cluster(
     locks, once = tried.locks, 1 if NODE in request.node.name else 0
     with locks.lease("first", ttl=LONG):  # before it nobody knows what the server is
         pass
-    engine = create_engine(locks.database.engine.url, poolclass=NullPool)
+    engine = create_engine(locks._database.engine.url, poolclass=NullPool)
     with engine.connect() as connection:
         lease = locks.lease("tried", ttl=LONG)
         assert lease.acquire()

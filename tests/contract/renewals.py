@@ -36,7 +36,7 @@ class Renewals:
         self.sizes: list[int] = []
         self.before: Callable[[], object] = lambda: None
         self.after: Callable[[], object] = lambda: None
-        renew = locks.dialect.renew
+        renew = locks._database.dialect.renew
 
         def sent(asked: list[Renewal]) -> Query[dict[str, int | None]]:
             if by_keeper():
@@ -51,7 +51,7 @@ class Renewals:
 
             return query._replace(read=heard)
 
-        patch.setattr(locks.dialect, "renew", sent)
+        patch.setattr(locks._database.dialect, "renew", sent)
 
 
 class Latch:

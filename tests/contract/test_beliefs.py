@@ -38,7 +38,7 @@ class Told(list[tuple[Change, Belief]]):
 @pytest.fixture
 def told(locks: Locks, monkeypatch: pytest.MonkeyPatch) -> Told:
     observer = Told()
-    monkeypatch.setattr(locks.database.runtime, "observer", observer)
+    monkeypatch.setattr(locks._database.runtime, "observer", observer)
     return observer
 
 
@@ -65,13 +65,13 @@ def test_before_the_statement_that_gives_it_back(
     locks: Locks, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known: list[list[Change]] = []
-    release: Callable[[str, str], Query[Any]] = locks.dialect.release
+    release: Callable[[str, str], Query[Any]] = locks._database.dialect.release
 
     def releasing(name: str, token: str) -> Query[Any]:
         known.append(told.changes)
         return release(name, token)
 
-    monkeypatch.setattr(locks.dialect, "release", releasing)
+    monkeypatch.setattr(locks._database.dialect, "release", releasing)
     with locks.lease("report"):
         pass
     assert known
@@ -156,14 +156,14 @@ def test_a_row_lock_that_is_lost(locks: Locks, db: Database, told: Told) -> None
     with contextlib.suppress(LockLost):
         row.release()
     assert told.changes in ([Change.GRANTED, Change.LOST], [Change.GRANTED, Change.RELEASED])
-    assert (Change.LOST in told.changes) is (not locks.dialect.one_writer)
+    assert (Change.LOST in told.changes) is (not locks._database.dialect.one_writer)
 
 
 def test_nobody_needs_to_observe(locks: Locks, monkeypatch: pytest.MonkeyPatch) -> None:
     def made(*_: object) -> None:
         raise AssertionError("a belief is made for nobody")
 
-    assert locks.database.runtime.observer is None
+    assert locks._database.runtime.observer is None
     monkeypatch.setattr(Belief, "__new__", made)
     with locks.lease("report"):
         pass
@@ -175,7 +175,7 @@ def test_before_anybody_can_act_on_it(
     lease = locks.lease("report")
     held: list[bool] = []
     monkeypatch.setattr(
-        locks.database.runtime, "observer", lambda belief, change: held.append(lease.held)
+        locks._database.runtime, "observer", lambda belief, change: held.append(lease.held)
     )
     with lease:
         pass

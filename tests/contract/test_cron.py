@@ -171,8 +171,8 @@ def test_a_late_record_does_not_touch_the_next_run(
 
 def test_periods_are_by_the_databases_clock(locks: Locks, monkeypatch: pytest.MonkeyPatch) -> None:
     literal = {"postgresql": "timestamptz '2025-12-31 23:59:58.5+00'"}
-    moment = literal.get(locks.dialect.name, "'2025-12-31 23:59:58.5'")
-    monkeypatch.setattr(locks.dialect, "clock", moment)
+    moment = literal.get(locks._database.dialect.name, "'2025-12-31 23:59:58.5'")
+    monkeypatch.setattr(locks._database.dialect, "clock", moment)
     expected = {
         "minute": "2025-12-31T23:59",
         "hour": "2025-12-31T23",
@@ -202,7 +202,9 @@ def test_periods_of_a_time_zone(
     locks: Locks, monkeypatch: pytest.MonkeyPatch, moment: str, slots: list[str]
 ) -> None:
     literal = {"postgresql": f"timestamptz '{moment}+00'"}
-    monkeypatch.setattr(locks.dialect, "clock", literal.get(locks.dialect.name, f"'{moment}'"))
+    monkeypatch.setattr(
+        locks._database.dialect, "clock", literal.get(locks._database.dialect.name, f"'{moment}'")
+    )
     for period, slot in zip(("minute", "hour", "day"), slots, strict=True):
         for tz in ("Europe/Berlin", ZoneInfo("Europe/Berlin")):
             job = locks.cron(period, once_per=period, tz=tz)(Count())
@@ -381,7 +383,7 @@ def test_prune(locks: Locks, engine: Engine) -> None:
         locks.cron("a", once_for=slot)(Count())()
     locks.cron("b")(Count())()
     fence = locks.show("a").fence
-    key = locks.dialect.key
+    key = locks._database.dialect.key
     with engine.begin() as connection:
         connection.execute(
             text("INSERT INTO dblock_applied VALUES (:key, '2020-01-01 00:00:00')"),

@@ -28,7 +28,7 @@ def below(db: Database) -> Iterator[Engine]:
 
 def begin(locks: Locks, below: Engine, slot: str, fence: int) -> None:
     """What is sent when a run begins, and now only is run by the server."""
-    query = locks.dialect.begin_run("a", slot, fence, "late")
+    query = locks._database.dialect.begin_run("a", slot, fence, "late")
     with below.connect() as connection:
         connection.exec_driver_sql(query.sql, query.params)
 
@@ -100,7 +100,7 @@ def test_a_run_that_another_is_ahead_of_does_not_begin(
     locks: Locks, below: Engine, monkeypatch: pytest.MonkeyPatch, granted: bool
 ) -> None:
     """Of a later hold, or of a lock table whose rows were deleted since."""
-    begin_run, key = locks.dialect.begin_run, locks.dialect.key("a")
+    begin_run, key = locks._database.dialect.begin_run, locks._database.dialect.key("a")
 
     def overtaken(name: str, slot: str, fence: int, owner: str) -> object:
         with below.connect() as connection:
@@ -112,7 +112,7 @@ def test_a_run_that_another_is_ahead_of_does_not_begin(
                 connection.execute(update(TABLE).values(fence=fence + 1))
         return begin_run(name, slot, fence, owner)
 
-    monkeypatch.setattr(locks.dialect, "begin_run", overtaken)
+    monkeypatch.setattr(locks._database.dialect, "begin_run", overtaken)
     count: list[int] = []
     job = locks.cron("a", once_for="a")(lambda: count.append(1))
     with pytest.raises(LockLost if granted else DBLockError, match="fence"):
@@ -124,7 +124,7 @@ def test_a_run_that_another_is_ahead_of_does_not_begin(
 def test_what_reopens_a_slot_late_does_not_touch_the_next_run(locks: Locks, below: Engine) -> None:
     job = locks.cron("a", once_for="slot")(lambda: "done")
     assert job() == "done"
-    query = locks.dialect.forget_run("a", "slot", last(locks).fence)
+    query = locks._database.dialect.forget_run("a", "slot", last(locks).fence)
     assert locks.reopen("a", "slot")
     assert job() == "done"
     record = last(locks)

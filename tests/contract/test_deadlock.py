@@ -78,7 +78,7 @@ def test_one_of_a_cycle_is_told(
     """
     patient = Timeouts(query=SECONDS, socket=2 * SECONDS)
     programs = [new_locks(timeouts=patient) for _ in takes]
-    if programs[0].dialect.one_writer:  # whoever has a row lock there waits for nobody
+    if programs[0]._database.dialect.one_writer:  # whoever has a row lock there waits for nobody
         takes = tuple(lease for _ in takes)
     names = [f"name {number}" for number in range(len(takes))]
     all_hold = threading.Barrier(len(takes), timeout=SECONDS)
@@ -166,7 +166,7 @@ def test_what_a_waiter_is_said_to_hold(
 
     def write(fence: int, lasts: float) -> None:
         """Write that one that holds "b" has waited for "a" since long ago."""
-        query = others.dialect.register(
+        query = others._database.dialect.register(
             "0" * 32, "a", strategy="lease", owner="x", waited=60, lasts=lasts, holds={"b": fence}
         )
         run(others, (step for step in (Execute(query),)))

@@ -155,7 +155,7 @@ def test_a_row_that_is_busy_after_its_renewal(
 ) -> None:
     """Who has waited for the row gets it with the commit. What is asked then locks nothing."""
     (lease,) = held(locks, 1)
-    query = locks.dialect.renew([Renewal(lease.name, lease.token, 2 * LONG)])
+    query = locks._database.dialect.renew([Renewal(lease.name, lease.token, 2 * LONG)])
     updated = "WHERE expires_at > SYSDATE(6);"
     assert query.sql.count(updated) == 1
     query = query._replace(sql=query.sql.replace(updated, f"{updated} DO GET_LOCK('gate', 60);"))
@@ -187,7 +187,7 @@ def renewed(locks: Locks, leases: Sequence[Lease]) -> list[type]:
     asked = [
         Asked(Renewal(lease.name, lease.token, LONG), Held(lease.fence, term)) for lease in leases
     ]
-    return [type(outcome) for outcome in run(locks, renew_all(locks.dialect, asked))]
+    return [type(outcome) for outcome in run(locks, renew_all(locks._database.dialect, asked))]
 
 
 # --- given back --------------------------------------------------------------------------------

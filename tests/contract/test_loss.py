@@ -122,7 +122,7 @@ def test_taken_over_after_it_ran_out(locks: Locks, others: Locks) -> None:
     assert lease.acquire()
     held, token = Held(lease.fence, Term(start, SHORT)), lease.token
     assert later.acquire()
-    late = release.release(locks.dialect, "report", token, held, 0.0, clock.now())
+    late = release.release(locks._database.dialect, "report", token, held, 0.0, clock.now())
     with pytest.raises(LockLost, match="taken over after it expired") as caught:
         run(locks, late)
     assert caught.value.reason == "taken over"
@@ -139,7 +139,7 @@ def test_another_token_neither_releases_nor_renews(locks: Locks, engine: Engine)
     with locks.lease("report", ttl=LONG) as lease:
         row = lock_row(engine, locks, "report")
         assert row.token == lease.token
-        dialect, now = locks.dialect, time.monotonic()
+        dialect, now = locks._database.dialect, time.monotonic()
         strange = "f" * 32
         held = Held(lease.fence, Term(now, LONG))
         with pytest.raises(LockLost):

@@ -26,7 +26,7 @@ def test_a_row_lock_is_seen(locks: Locks, others: Locks, threads: Threads, db: D
 
     row = locks.row("order")
     row.acquire()
-    seen_alone = others.dialect.sees_row_locks
+    seen_alone = others._database.dialect.sees_row_locks
     assert locked(others, "order") is seen_alone
     if not seen_alone:  # only by who waits for it in vain
         threads.start(wait)
@@ -163,6 +163,6 @@ def test_sessions_have_a_name_on_mariadb(new_database: NewDatabase) -> None:
     url = new_database("mariadb", migrated=True).url
     for given, name in ((url, "dblock"), (f"{url}?program_name=shop", "shop")):
         with Locks(given) as locks:
-            own = locks.database.connections.take()
+            own = locks._database.connections.take()
             assert own.driver._connect_attrs["program_name"] == name
-            locks.database.connections.give(own)
+            locks._database.connections.give(own)

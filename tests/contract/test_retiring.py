@@ -20,7 +20,7 @@ VALUES = tables(MetaData())["value"]
 
 def age(engine: Engine, locks: Locks, *names: str) -> None:
     """Let names have been used long ago, by the database's clock."""
-    keys = [locks.dialect.key(name) for name in names]
+    keys = [locks._database.dialect.key(name) for name in names]
     statement = update(TABLE).where(TABLE.c.lock_name.in_(keys))
     with engine.begin() as connection:
         connection.execute(statement.values(acquired_at=LONG_AGO, expires_at=LONG_AGO))
@@ -38,7 +38,7 @@ def rows(engine: Engine, locks: Locks) -> set[str]:
     """The names that have a row, and on MariaDB one for guards."""
     with engine.connect() as connection:
         found = set(connection.execute(select(TABLE.c.lock_name)).scalars())
-        if locks.dialect.name == "mariadb":
+        if locks._database.dialect.name == "mariadb":
             guards = set(connection.execute(text("SELECT lock_name FROM dblock_guard")).scalars())
             assert guards == found - {b""}
     return {name.decode() if isinstance(name, bytes) else name for name in found} - {""}
@@ -78,13 +78,13 @@ def test_the_floor_never_falls(locks: Locks, engine: Engine) -> None:
     with engine.begin() as connection:  # a name of before, whose fence is lower
         connection.execute(
             insert(TABLE).values(
-                lock_name=locks.dialect.key("second"),
+                lock_name=locks._database.dialect.key("second"),
                 fence=2,
                 acquired_at=LONG_AGO,
                 expires_at=LONG_AGO,
             )
         )
-        if locks.dialect.name == "mariadb":
+        if locks._database.dialect.name == "mariadb":
             connection.execute(text("INSERT INTO dblock_guard (lock_name) VALUES ('second')"))
     assert locks.prune_names(MONTH) == 1
     with locks.lease("first", ttl=LONG) as lease:
@@ -118,7 +118,7 @@ def test_who_has_expired_long_ago_is_told_so(locks: Locks, engine: Engine) -> No
 def test_a_name_with_a_queue_stays(locks: Locks, engine: Engine) -> None:
     """Who stands in it would wait for nobody."""
     used(locks, engine, "report")
-    queue = ["x" * 56] if locks.dialect.name == "postgresql" else "x" * 56
+    queue = ["x" * 56] if locks._database.dialect.name == "postgresql" else "x" * 56
     with engine.begin() as connection:
         connection.execute(update(TABLE).values(waiters=queue))
     assert locks.prune_names(MONTH) == 0
@@ -128,7 +128,7 @@ def test_a_name_with_a_queue_stays(locks: Locks, engine: Engine) -> None:
 def test_a_name_that_is_locked_stays(locks: Locks, others: Locks, engine: Engine) -> None:
     """And nobody waits for it: the others go."""
     used(locks, engine, "a", "locked", "z")
-    if locks.dialect.one_writer:
+    if locks._database.dialect.one_writer:
         with others.row("locked"):
             pass  # nothing else is written meanwhile
     else:
@@ -142,7 +142,7 @@ def test_a_name_that_is_locked_stays(locks: Locks, others: Locks, engine: Engine
 
 
 def test_a_guarded_name_stays(locks: Locks, engine: Engine, facts: Facts) -> None:
-    if locks.dialect.one_writer:
+    if locks._database.dialect.one_writer:
         return  # nothing else is written meanwhile
     used(locks, engine, "old")
     with locks.lease("report", ttl=LONG) as lease, borrowed(engine, "connection") as connection:
@@ -163,9 +163,10 @@ def test_page_by_page(locks: Locks, engine: Engine) -> None:
         old = {"fence": 7, "acquired_at": LONG_AGO, "expires_at": LONG_AGO}
         with engine.begin() as connection:
             connection.execute(
-                insert(TABLE), [{"lock_name": locks.dialect.key(name), **old} for name in names]
+                insert(TABLE),
+                [{"lock_name": locks._database.dialect.key(name), **old} for name in names],
             )
-            if locks.dialect.name == "mariadb":
+            if locks._database.dialect.name == "mariadb":
                 connection.execute(
                     text("INSERT INTO dblock_guard (lock_name) VALUES (:name)"),
                     [{"name": n} for n in names],
@@ -190,11 +191,11 @@ def test_old_values_of_no_name_go(locks: Locks, engine: Engine) -> None:
         assert locks.prune_names(MONTH) == 1
         with engine.connect() as connection:
             found = set(connection.execute(select(VALUES.c.lock_name)).scalars())
-        assert found == {locks.dialect.key(name) for name in ("in use", "young", "limit")}
+        assert found == {locks._database.dialect.key(name) for name in ("in use", "young", "limit")}
 
 
 def values(locks: Locks, name: str, written_at: datetime) -> dict[str, object]:
-    key = locks.dialect.key(name)
+    key = locks._database.dialect.key(name)
     return {"lock_name": key, "fence": 1, "value": "1", "written_at": written_at}
 
 
@@ -221,7 +222,7 @@ def test_who_waits_for_a_row_goes_on(
         with new_locks().row("report"):
             row = threads.start(_row, new_locks())
             lease = threads.start(_lease, new_locks())
-            eventually(lambda: locks.dialect.one_writer or _waiters(engine) == 2)
+            eventually(lambda: locks._database.dialect.one_writer or _waiters(engine) == 2)
         while not (row.done() and lease.done()):
             locks.prune_names(60)
         before, fence = fence, lease.result(LONG)

@@ -255,7 +255,7 @@ def test_a_repeated_release_takes_nobody_elses_share(locks: Locks, others: Locks
         hold = inside(reader).current()
         assert hold is not None
         assert hold.reader is not None
-        leaving = locks.dialect.leave_readers(NAME, hold.token, hold.reader)
+        leaving = locks._database.dialect.leave_readers(NAME, hold.token, hold.reader)
         reader.release()
         assert run(locks, _execute(leaving)) == 0
         assert locks.show(NAME).readers == 1

@@ -77,7 +77,7 @@ def test_readers_of_one_program_are_renewed_at_once(locks: Locks, others: Locks)
         assert hold is not None
         for ttls in ((LONG, 1.0), (1.0, 2 * LONG)):
             asked = [Asked(Renewal(NAME, hold.token, ttl), hold.lease) for ttl in ttls]
-            outcomes = run(locks, renew_all(locks.dialect, asked))
+            outcomes = run(locks, renew_all(locks._database.dialect, asked))
             assert [outcome.ttl for outcome in outcomes] == list(ttls)
             assert remaining(others) > max(ttls) - 1.0
 
@@ -152,7 +152,7 @@ def test_nobody_writes_while_a_readers_guard_is_open(
 ) -> None:
     """Although the reader has gone, and the last of the others after it, and a writer waits."""
     locks = new_locks()
-    if locks.dialect.one_writer:
+    if locks._database.dialect.one_writer:
         return  # there a guard keeps out whoever writes
     guarded, last = locks.shared(NAME, ttl=LONG), new_locks().shared(NAME, ttl=LONG)
     guarded.acquire()
@@ -170,7 +170,7 @@ def test_nobody_writes_while_a_readers_guard_is_open(
 
 
 def test_a_guard_keeps_no_reader_out(locks: Locks, others: Locks, engine: Engine) -> None:
-    if locks.dialect.one_writer:
+    if locks._database.dialect.one_writer:
         return  # there a guard keeps out whoever writes
     with (
         locks.shared(NAME, ttl=LONG) as reader,

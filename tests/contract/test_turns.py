@@ -30,7 +30,7 @@ def do(locks: Locks, function: Callable[..., Any], *args: Any) -> Any:
 @contextmanager
 def all_taken(locks: Locks) -> Iterator[list[OwnConnection]]:
     """Let others have all connections that those have who only ask."""
-    connections = locks.database.connections
+    connections = locks._database.connections
     taken = [do(locks, connections.take) for _ in range(CONNECTIONS)]
     try:
         yield taken
@@ -57,7 +57,7 @@ def test_who_waits_for_a_turn_goes_on_while_the_server_answers(
 ) -> None:
     """It is those before it that it waits for, and not the database."""
     locks = new_locks(timeouts=PATIENCE)
-    connections = locks.database.connections
+    connections = locks._database.connections
     with all_taken(locks) as taken:
         asking = threads.start(locks.lease("a", ttl=LONG).acquire)
         until = time.monotonic() + 2 * PATIENCE.socket
@@ -92,7 +92,7 @@ def test_a_wait_lasts_until_its_end_though_others_have_all_connections(
     with all_taken(locks) as taken:
         until = time.monotonic() + 2 * PATIENCE.socket
         while time.monotonic() < until:
-            do(locks, locks.database.connections.execute, taken[0], ONE)
+            do(locks, locks._database.connections.execute, taken[0], ONE)
             time.sleep(MOMENT / 5)
     for one in held:
         one.release()

@@ -86,7 +86,7 @@ def test_who_waits_for_a_row_lock(
 
     take(others.row("report"))
     with blocked(engine, locks, "report"):
-        if locks.dialect.one_writer:
+        if locks._database.dialect.one_writer:
             return  # nobody can write there that it waits
         threads.start(take, lock_of(locks, "row"))
         eventually(lambda: any(state.waiters for state in listed()))
@@ -148,7 +148,7 @@ def test_what_the_killed_left_goes_with_time(
     locks: Locks, others: Locks, engine: Engine, threads: Threads
 ) -> None:
     def write(lasts: float) -> None:
-        query = others.dialect.register(
+        query = others._database.dialect.register(
             "0" * 32, "report", strategy="lease", owner="x", waited=60, lasts=lasts, holds={}
         )
         run(others, (step for step in (Execute(query),)))

@@ -75,7 +75,7 @@ def test_clocks(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     with Locks(db.url) as locks:
         past = {"postgresql": "timestamptz '2020-01-01 00:00:00+00'"}
         monkeypatch.setattr(
-            type(locks.dialect), "clock", past.get(db.kind, "'2020-01-01 00:00:00'")
+            type(locks._database.dialect), "clock", past.get(db.kind, "'2020-01-01 00:00:00'")
         )
     assert level(db.url, "clocks") == "note"
 
@@ -93,7 +93,7 @@ def test_a_clock_that_steps(db: Database, monkeypatch: pytest.MonkeyPatch) -> No
     if db.kind == "postgresql":
         execute(db.url, "CREATE SEQUENCE looks")
     with Locks(db.url) as locks:
-        monkeypatch.setattr(type(locks.dialect), "clock", HASTY[db.kind])
+        monkeypatch.setattr(type(locks._database.dialect), "clock", HASTY[db.kind])
     assert level(db.url, "clock steps") == "wrong"
 
 
@@ -349,10 +349,12 @@ def test_a_network_file_system(sqlite: str, tmp_path: Path) -> None:
     mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/x {path_of(sqlite).parent} nfs4 rw 0 0\n")
     assert level(sqlite, "file") == "ok"
     with Locks(sqlite) as locks:
-        connections = locks.database.connections
+        connections = locks._database.connections
         connection = connections.take()
         rows = connections.execute(connection, Query("PRAGMA database_list", {})).rows
-        patient = Patient(locks.dialect, connection, lambda sql, **params: [*map(tuple, rows)])
+        patient = Patient(
+            locks._database.dialect, connection, lambda sql, **params: [*map(tuple, rows)]
+        )
         (finding,) = file(patient, mounts)
         connections.give(connection)
     assert finding.level is Level.WRONG

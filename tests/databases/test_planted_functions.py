@@ -148,7 +148,7 @@ def test_what_else_is_done_runs_none_either(there: str) -> None:
 
 def test_the_sql_functions_are_made_of_none_and_run_none(there: str) -> None:
     with Locks(there) as locks, connected(make_url(there), "app") as connection:
-        dialect = locks.dialect
+        dialect = locks._database.dialect
         made, dropped = (
             dialect.create_functions(),
             (*dialect.drop_functions(), *dialect.drop_gate()),

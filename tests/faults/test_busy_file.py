@@ -56,7 +56,7 @@ class Busy:
                 self.met = True
                 self._other.execute("BEGIN EXCLUSIVE")
 
-        before_each(locks, patch, lock)
+        before_each(locks._database, patch, lock)
 
     def end(self) -> None:
         if self._other.in_transaction:

@@ -95,12 +95,12 @@ def test_a_longer_ttl_is_on_disk_once_it_is_announced(
     [(later,)] = execute(url, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'")
 
     def announce(ttl: float) -> Procedure[None]:
-        yield Execute(locks.dialect.announce_ttl(ttl))
+        yield Execute(locks._database.dialect.announce_ttl(ttl))
 
     with Locks(url) as locks:
         assert locks.lease("first", ttl=LONG, renew=False).acquire()
         reaper.send(later, signal.SIGSTOP)
-        locks.database.run(announce(10 * LONG))
+        locks._database.run(announce(10 * LONG))
         server.kill()
         server.start()
         assert epoch(url).longest_ttl == 10 * LONG

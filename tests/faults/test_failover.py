@@ -307,7 +307,7 @@ def test_a_server_that_cannot_serve(
         troubles = Troubles(locks, monkeypatch)
         assert kept.acquire()
         assert lost.acquire()
-        locks.database.connections.clear()  # a failover ends them; a new process has none
+        locks._database.connections.clear()  # a failover ends them; a new process has none
         hold = lost._holds.find()
         assert hold is not None
         with away.state(server, url):

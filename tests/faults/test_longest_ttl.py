@@ -132,7 +132,7 @@ def test_several_find_that_a_day_has_passed(unused: Database, threads: Threads) 
 
 def record(engine: Engine, locks: Locks, ttl: float) -> None:
     """Record a TTL that is no longer than one which was announced."""
-    query = locks.dialect.record_ttl(ttl)
+    query = locks._database.dialect.record_ttl(ttl)
     with engine.begin() as connection:
         connection.exec_driver_sql(query.sql, dict(query.params))
 
@@ -144,7 +144,10 @@ def test_two_begin_anew_at_once(volatile: Database, threads: Threads) -> None:
     with Locks(url) as locks, engine.connect() as first:
         assert locks.lease("report", ttl=USUAL).acquire()
         lapse(url)
-        for query in (locks.dialect.announce_ttl(DAY), locks.dialect.record_ttl(DAY)):
+        for query in (
+            locks._database.dialect.announce_ttl(DAY),
+            locks._database.dialect.record_ttl(DAY),
+        ):
             first.exec_driver_sql(query.sql, dict(query.params))
         second = threads.start(record, engine, locks, USUAL)
         eventually(lambda: execute(url, WAITING) == [(1,)])
@@ -161,7 +164,7 @@ def test_an_announcement_is_in_no_records_way(volatile: Database, threads: Threa
     with Locks(url) as locks, engine.connect() as first:
         assert locks.lease("report", ttl=USUAL).acquire()
         lapse(url)
-        longer = locks.dialect.announce_ttl(DAY)
+        longer = locks._database.dialect.announce_ttl(DAY)
         first.exec_driver_sql(longer.sql, dict(longer.params))
         second = threads.start(record, engine, locks, USUAL)
         eventually(lambda: execute(url, WAITING) == [(1,)])

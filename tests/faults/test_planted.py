@@ -118,9 +118,11 @@ def test_a_try_that_finds_a_newer_row_than_it_has_read_is_granted(
             pass
         connection.execute(text("SELECT pg_advisory_lock(1)"))
         late = locks.lease("report")
-        grant = locks.dialect.grant("report", "", "", 1.0).sql
+        grant = locks._database.dialect.grant("report", "", "", 1.0).sql
         assert " AS open, " in grant
-        vars(locks.dialect)["_grant"] = grant.replace(" AS open, ", f" AS open, ({stop}) AS stop, ")
+        vars(locks._database.dialect)["_grant"] = grant.replace(
+            " AS open, ", f" AS open, ({stop}) AS stop, "
+        )
         trying = threads.start(late.acquire, blocking=False)
         eventually(lambda: execute(db.url, stopped) == [(1,)])
         with others.lease("report"):

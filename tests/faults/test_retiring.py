@@ -56,9 +56,9 @@ def test_a_row_is_deleted_while_another_is_made(unused: Database, threads: Threa
 
 def _create(locks: Locks) -> None:
     def create() -> Procedure[None]:
-        yield Execute(locks.dialect.create("report"))
+        yield Execute(locks._database.dialect.create("report"))
 
-    locks.database.run(create())
+    locks._database.run(create())
 
 
 @pytest.mark.parametrize("durability", ["durable", "volatile"])

@@ -137,7 +137,7 @@ def test_no_statement_of_one_name_reads_the_whole_table(new_database: NewDatabas
     db = new_database("postgresql", migrated=True)
     with Locks(db.url) as locks:
         name, token, owner, ttl, ticket = "report", "token", "owner", 30.0, "0123456789abcdef"
-        dialect = locks.dialect
+        dialect = locks._database.dialect
         locks.show(name)  # from then on it is known where the tables are
         queries = (
             dialect.grant(name, token, owner, ttl),

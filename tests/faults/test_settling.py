@@ -46,7 +46,7 @@ def end_sessions(db: Database) -> int:
 
 def end_nothing(net: Net, patch: pytest.MonkeyPatch) -> None:
     """As behind a pooler, where a session cannot be told from another."""
-    kind = type(net.locks.dialect.adapter)
+    kind = type(net.locks._database.dialect.adapter)
     prepare = kind.prepare_connection
     patch.setattr(
         kind,
@@ -366,7 +366,7 @@ def test_a_database_that_comes_back_in_time(net: Net) -> None:
             net.proxy.restore()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(net.locks.database.runtime, "sleep", Restorer())
+        patch.setattr(net.locks._database.runtime, "sleep", Restorer())
         assert net.locks.lease("report", wait=SECONDS).acquire()
     assert restored
 

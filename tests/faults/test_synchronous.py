@@ -152,11 +152,11 @@ def test_a_ttl_that_is_not_announced_is_not_recorded(pair: Synchronous) -> None:
     """Where the announcement was undone, as a failover may, it has to be made anew."""
 
     def record(ttl: float) -> Procedure[None]:
-        yield Execute(locks.dialect.record_ttl(ttl))
+        yield Execute(locks._database.dialect.record_ttl(ttl))
 
     with Locks(pair.url) as locks:
-        locks.database.run(record(2 * EVER))
-        known = locks.database.run(consult(locks.dialect, 0.0, 0.0, 0.0)).witness
+        locks._database.run(record(2 * EVER))
+        known = locks._database.run(consult(locks._database.dialect, 0.0, 0.0, 0.0)).witness
         assert known.longest_ttl == EVER
 
 
@@ -182,13 +182,15 @@ def renew(locks: Locks) -> Callable[[], object]:
 
 
 def end_a_run(locks: Locks) -> Callable[[], object]:
-    database, run = locks.database, JobRun("report", "today", 1)
-    assert database.run(job_runs.begin(locks.dialect, run, "me", SECONDS, 0.0))
-    return lambda: database.run(job_runs.end(locks.dialect, run, 0, SECONDS, clock.now()))
+    database, run = locks._database, JobRun("report", "today", 1)
+    assert database.run(job_runs.begin(locks._database.dialect, run, "me", SECONDS, 0.0))
+    return lambda: database.run(job_runs.end(locks._database.dialect, run, 0, SECONDS, clock.now()))
 
 
 def tell_of_a_longer_ttl(locks: Locks) -> Callable[[], object]:
-    return lambda: locks.database.run(consult(locks.dialect, 2 * EVER, SECONDS, clock.now()))
+    return lambda: locks._database.run(
+        consult(locks._database.dialect, 2 * EVER, SECONDS, clock.now())
+    )
 
 
 @pytest.mark.parametrize("prepare", [renew, end_a_run, tell_of_a_longer_ttl])

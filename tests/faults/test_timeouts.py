@@ -264,10 +264,10 @@ def test_the_sessions_of_dblock(new_database: NewDatabase) -> None:
     db = new_database("postgresql", migrated=True)
     url = make_url(db.url).update_query_dict({"options": "-c statement_timeout=1234"})
     with Locks(url, timeouts=Timeouts(connect=2, query=4, socket=10)) as locks:
-        connection = locks.database.holders.take()
+        connection = locks._database.holders.take()
         rows = connection.driver.execute("SELECT name, setting FROM pg_settings")
         settings = dict(rows.fetchall())
-        locks.database.holders.give(connection)
+        locks._database.holders.give(connection)
     assert settings["statement_timeout"] == "1234"
     assert settings["client_connection_check_interval"] == "50"
     assert settings["tcp_keepalives_idle"] == "5"
@@ -344,13 +344,13 @@ def test_a_waiter_survives_a_time_without_a_primary(
     execute(db.url, read_only + "on")
     with Locks(db.url, timeouts=Timeouts(connect=2, query=5, socket=LONG)) as locks:
         refused = threading.Event()
-        classify = locks.dialect.adapter.classify
+        classify = locks._database.dialect.adapter.classify
 
         def noticing(error: BaseException) -> object:
             refused.set()
             return classify(error)
 
-        locks.dialect.adapter.classify = noticing  # type: ignore[method-assign, assignment]
+        locks._database.dialect.adapter.classify = noticing  # type: ignore[method-assign, assignment]
         waiting = threads.start(locks.lease("report", ttl=60).acquire)
         assert refused.wait(LONG)
         execute(db.url, read_only + "off", options="-c default_transaction_read_only=off")

@@ -110,9 +110,9 @@ def test_two_find_out_at_once(volatile: Database, threads: Threads) -> None:
     with Locks(url) as locks, engine.connect() as first:
         assert locks.lease("report", ttl=LONG, renew=False).acquire()
         forget(url)
-        query = locks.dialect.write_witness()
+        query = locks._database.dialect.write_witness()
         ((begun,),) = first.exec_driver_sql(query.sql, dict(query.params))
-        second = threads.start(locks.database.run, consult(locks.dialect, 0.0, 0.0, 0.0))
+        second = threads.start(locks._database.run, consult(locks._database.dialect, 0.0, 0.0, 0.0))
         eventually(lambda: execute(url, WAITING) == [(1,)])
         first.commit()
         assert second.result(SECONDS).witness.epoch == begun == epoch(url).epoch

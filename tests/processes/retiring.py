@@ -44,6 +44,6 @@ def retire_names(say: Say, wait: Wait, url: str) -> None:
     """Retire names over and over; say each time how many."""
     with Locks(url) as locks:
         while True:
-            now = locks.database.runtime.now()
-            say(locks.database.run(retire(locks.dialect, IDLE, SECONDS, now)))
+            now = locks._database.runtime.now()
+            say(locks._database.run(retire(locks._database.dialect, IDLE, SECONDS, now)))
             time.sleep(0.02)

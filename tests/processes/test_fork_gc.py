@@ -188,14 +188,14 @@ def test_a_forked_childs_end_closes_nothing_of_its_parents(db: Database) -> None
 def test_a_row_lock_that_is_dropped_is_free(locks: Locks, others: Locks) -> None:
     row = locks.row("order")
     assert row.acquire()
-    before = len(locks.database.holders._idle)
+    before = len(locks._database.holders._idle)
     gone = weakref.ref(row)
     held = [row]
     del row
     with pytest.warns(ResourceWarning, match="garbage-collected"):
         held.clear()  # and with it the last reference
     assert gone() is None
-    assert len(locks.database.holders._idle) == before, "its connection is used again"
+    assert len(locks._database.holders._idle) == before, "its connection is used again"
     with others.row("order", wait=30):
         pass
     with locks.row("order", wait=30):

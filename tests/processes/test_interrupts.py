@@ -89,7 +89,7 @@ def each(
                 call()
             except KeyboardInterrupt:
                 broken = interrupt.connection
-                for pool in (locks.database.connections, locks.database.holders):
+                for pool in (locks._database.connections, locks._database.holders):
                     assert all(kept is not broken for kept in pool._idle)
                 yield after
             else:

@@ -77,7 +77,7 @@ class Leases:
         self._run = run
         _runs[:] = [run]
         self.locks = LocksHere(run)
-        database = self.locks.database
+        database = self.locks._database
         self.keeper = database.keeper()
         #: What the holders were told, in order.
         self.told: list[Danger | LockLost] = []

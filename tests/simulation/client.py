@@ -114,14 +114,16 @@ class SimulatedLocks(Locks):
         self._callers = lambda: ActorHolds(client.loop)
         self._resolve = client.store.resolve
         super().__init__(engine, timeouts=Timeouts(connect=3, query=5, socket=10))
-        adapter = self.dialect.adapter
+        adapter = self._database.dialect.adapter
         assert isinstance(adapter, Simulated)
         adapter.client = client
-        self.dialect.timing = replace(self.dialect.timing, visible_after=VISIBLE_AFTER)
+        self._database.dialect.timing = replace(
+            self._database.dialect.timing, visible_after=VISIBLE_AFTER
+        )
 
     def gate(self, connection: Connection, name: str, fence: int) -> None:
         """Pass a gate as :func:`dblock.fencing.gate` does, but with the simulated adapter."""
-        dialect = self.dialect
+        dialect = self._database.dialect
         adapters = {dialect.name: cast("type[Adapter]", lambda *given: dialect.adapter)}
         pass_through(connection, name, fence, None, True, adapters)
 

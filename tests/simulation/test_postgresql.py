@@ -286,7 +286,7 @@ def test_a_crash_leaves_what_a_real_one_does(
     server = own_server(PostgreSQL)
     upgrade(server.url, durability=kind)
     with Locks(server.url) as locks:
-        locks.database.run(consult(locks.dialect, LONGEST_TTL, 0.0, 0.0))
+        locks._database.run(consult(locks._database.dialect, LONGEST_TTL, 0.0, 0.0))
     url = server.url.replace("+psycopg", "")
     with psycopg.connect(url, autocommit=True) as connection:
         for statement in (_CREATE, *_CHANGES[:1]):
@@ -335,7 +335,7 @@ def _play(store: PostgreSQLStore, *runs: Callable[[Thread], object]) -> Outcome:
 def test_a_lent_connection_says_how_its_transaction_is(durable: PostgreSQLStore) -> None:
     def asking(me: Thread) -> None:
         def trouble(*, locking: bool = True) -> str | None:
-            return me.locks.dialect.adapter.transaction_problem(driver, locking)
+            return me.locks._database.dialect.adapter.transaction_problem(driver, locking)
 
         with durable.lending.connect() as connection:
             driver: Any = connection.connection.driver_connection

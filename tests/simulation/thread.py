@@ -125,7 +125,7 @@ class Thread:
         """Let time pass, by the client's own clock; look at the leases before and after it."""
         for lease in leases:
             lease.check()
-        self.locks.database.runtime.sleep(seconds)
+        self.locks._database.runtime.sleep(seconds)
         for lease in leases:
             lease.check()
 

@@ -282,14 +282,14 @@ def test_transactions_that_record_a_ttl_wait_for_each_other(
 
         def ask() -> None:
             if asks == "dblock":  # it has announced the TTL in an earlier transaction
-                send(other, locks.dialect.record_ttl(longest))
+                send(other, locks._database.dialect.record_ttl(longest))
             else:
                 assert other.acquire("other", token(), longest).fence is not None
 
         execute(db.url, "TRUNCATE dblock_witness")
         first.run("BEGIN")
         assert first.acquire("first", token(), LONG).fence is not None
-        send(first, locks.dialect.announce_ttl(longest))
+        send(first, locks._database.dialect.announce_ttl(longest))
         late.run("BEGIN")
         granted = threads.start(late.acquire, "late", token(), LONG)
         waiting()

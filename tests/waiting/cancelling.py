@@ -20,7 +20,7 @@ def cancel_at_each_point(url: str, how: str, check: Callable[[], None]) -> None:
         async with AsyncLocks(async_url(url)) as locks:
             mine = locks.lease(NAME, ttl=LONG)
             for at in count(1):
-                await locks.run(make_hot_here, locks.database, NAME)
+                await locks.run(make_hot_here, locks._database, NAME)
                 cancelled = await cancelled_at(mine.acquire(), at, how)
                 await settled(locks)
                 assert mine.held is not cancelled

@@ -50,7 +50,7 @@ def race(url: str, rounds: int, seed: int = 1) -> int:
     with ThreadPoolExecutor(2) as pool, Locks(url) as one, Locks(url) as other:
         for done in [pool.submit(release, one), pool.submit(acquire, other)]:
             done.result()
-        return other.database.contenders.local_queue.notifier.calls
+        return other._database.contenders.local_queue.notifier.calls
 
 
 def main() -> None:

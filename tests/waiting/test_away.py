@@ -35,7 +35,7 @@ def test_an_outage_is_told_to_all_who_wait(queue: Queue, threads: Threads) -> No
     with holder, proxy, Locks(proxy.url, timeouts=patience) as locks:
         for _ in range(6):
             threads.start(wait, locks)
-        eventually(lambda: locks.database.contenders.local_queue.lengths() == [6])
+        eventually(lambda: locks._database.contenders.local_queue.lengths() == [6])
         proxy.refuse()
         proxy.cut()
         threads.join()
@@ -52,7 +52,7 @@ def test_who_cannot_listen_does_not_try_again_at_once(
         tries.append(1)
         raise StatementError(Fault.UNREACHABLE, "too many clients already")
 
-    monkeypatch.setattr(locks.database.holders, "take", take)
+    monkeypatch.setattr(locks._database.holders, "take", take)
     with lease(queue.locks()):
         assert not locks.lease(NAME, wait=2.0).acquire()
     assert len(tries) == 1
@@ -62,7 +62,7 @@ def test_who_cannot_listen_does_not_try_again_at_once(
 def test_a_listener_of_another_server_is_not_listened_to(queue: Queue) -> None:
     """After a failover the old primary may still be there, and would never call."""
     locks = queue.locks()
-    notifier = locks.database.contenders.local_queue.notifier
+    notifier = locks._database.contenders.local_queue.notifier
     listener = notifier.listener
     with lease(queue.locks()):  # the connection that listens is made in a wait
         eventually(lambda: not locks.lease(NAME, wait=0.2).acquire() and listener.listens)
@@ -82,10 +82,10 @@ def test_a_hot_name_is_waited_for_by_the_listener_of_its_own_server(queue: Queue
         eventually(
             lambda: (
                 not locks.lease(NAME, wait=0.2).acquire()
-                and locks.database.contenders.local_queue.notifier.listener.listens
+                and locks._database.contenders.local_queue.notifier.listener.listens
             )
         )
-    waiter = locks.database.contenders.local_queue.waiter("line")
+    waiter = locks._database.contenders.local_queue.waiter("line")
     ticket, told = waiter.ticket(ANY_SERVER, look=False)
     assert told
     assert waiter.ticket("another", look=False)[0] != ticket
@@ -107,14 +107,14 @@ def test_interrupted_in_an_outage_another_can_be_seen(
         raise Unavailable("nobody answers")
 
     def enough(attempt: object) -> None:
-        if locks.database.contenders.seen:
+        if locks._database.contenders.seen:
             raise Enough
 
     with lease(queue.locks()), monkeypatch.context() as patch:
         patch.setattr(release, "abandon", away)
         with pytest.raises(Enough):
             locks.lease(NAME, retry=RetryPolicy(before_sleep=enough)).acquire()
-    assert locks.database.contenders.seen == {}
+    assert locks._database.contenders.seen == {}
 
 
 @pytest.mark.parametrize("strategy", ["lease", "row"])
@@ -138,7 +138,7 @@ def test_a_hook_that_raises_leaves_no_lock(queue: Queue, strategy: str) -> None:
 
 
 def test_a_place_that_was_never_left_is_not_waited_for(queue: Queue) -> None:
-    local_queue: LocalQueue = queue.locks().database.contenders.local_queue
+    local_queue: LocalQueue = queue.locks()._database.contenders.local_queue
     first, second = local_queue.waiter("line"), local_queue.waiter("line")
     assert first.stand(0.0) == (True, False)
     assert second.stand(0.0) == (False, False)

@@ -76,7 +76,7 @@ def test_nobody_stands_in_the_queue_who_says_how_long_to_sleep(
     said = RetryPolicy(wait=wait_fixed(0.05))
     with lease(uncalled.locks()):
         threads.start(take_turn, other, turns, 1, retry=said)
-        eventually(lambda: other.database.contenders.local_queue.lengths() == [1])
+        eventually(lambda: other._database.contenders.local_queue.lengths() == [1])
         assert not lease(uncalled.locks(), retry=said).acquire(timeout=0.2)
         assert uncalled.tickets == []
     threads.join()

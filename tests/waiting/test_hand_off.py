@@ -107,7 +107,7 @@ def test_who_joins_while_it_is_released_is_seen(watched: Watched, threads: Threa
     locks = watched.locks()
     mine = lease(locks)
     assert mine.acquire()
-    release = locks.dialect.pass_on(NAME, mine.token)
+    release = locks._database.dialect.pass_on(NAME, mine.token)
     assert release.patience is not None
     patient = release.sql.replace(f"'{1000 * release.patience:.0f}'", f"'{1000 * SECONDS:.0f}'")
     with stopped(watched) as first, watched.session() as joining, watched.session() as releasing:
@@ -144,7 +144,7 @@ def test_it_has_the_name_without_a_statement_of_its_own(
         assert waiting.result(SECONDS) == asked
         threads.run(other.release)
         assert mine.acquire()
-        locks.database.contenders.names.note(NAME, True, clock.now() + SECONDS)
+        locks._database.contenders.names.note(NAME, True, clock.now() + SECONDS)
     assert calls(locks) == 2
 
 
@@ -153,7 +153,7 @@ def test_a_hot_name_that_nobody_has(watched: Watched, monkeypatch: pytest.Monkey
     locks = watched.locks()
     with lease(watched.locks()):  # so that it listens
         assert not lease(locks).acquire(timeout=JOINED)
-    locks.database.contenders.names.note(NAME, True, clock.now() + SECONDS)
+    locks._database.contenders.names.note(NAME, True, clock.now() + SECONDS)
     mine, statements = lease(locks), Statements(locks, monkeypatch)
     for asked in ({"blocking": False}, {}):
         assert mine.acquire(**asked)

@@ -60,7 +60,7 @@ def test_who_gives_up_when_it_is_passed_the_name_passes_it_on(
     watched: Watched, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locks = watched.locks()
-    meanwhile = Meanwhile(locks.database, monkeypatch, "leave")
+    meanwhile = Meanwhile(locks._database, monkeypatch, "leave")
     with watched.timed(Locks(watched.db.url)) as others:
         holder, third = lease(others), lease(others)
         assert holder.acquire()
@@ -81,7 +81,7 @@ def test_and_to_the_next_in_the_queue(
     watched: Watched, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locks = watched.locks()
-    meanwhile = Meanwhile(locks.database, monkeypatch, "leave")
+    meanwhile = Meanwhile(locks._database, monkeypatch, "leave")
     with watched.timed(Locks(watched.db.url)) as others, ExitStack() as stack:
         holder = lease(others)
         assert holder.acquire()
@@ -108,7 +108,7 @@ def test_who_is_interrupted_when_it_is_passed_the_name_passes_it_on(
         holder.release()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(locks.database.runtime, "readable", interrupted)
+    monkeypatch.setattr(locks._database.runtime, "readable", interrupted)
     with pytest.raises(KeyboardInterrupt):
         lease(locks).acquire()
     assert third.acquire(blocking=False)
@@ -122,7 +122,7 @@ def test_a_task_that_is_cancelled_when_it_is_passed_the_name_passes_it_on(
 
     async def main() -> None:
         async with watched.timed(AsyncLocks(watched.db.url)) as locks:
-            meanwhile = Meanwhile(locks.database, monkeypatch, "leave")
+            meanwhile = Meanwhile(locks._database, monkeypatch, "leave")
             meanwhile.do(holder.release)
             task = asyncio.create_task(locks.lease(NAME, wait=SECONDS).acquire())
             await asyncio.to_thread(watched.wait_for, 1)

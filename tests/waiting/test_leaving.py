@@ -57,7 +57,7 @@ def test_ctrl_c(queue: Queue, threads: Threads, monkeypatch: pytest.MonkeyPatch)
         queue.wait_for(1)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(locks.database.runtime, "readable", interrupted)
+    monkeypatch.setattr(locks._database.runtime, "readable", interrupted)
     with lease(queue.locks()):
         with pytest.raises(KeyboardInterrupt):
             lease(locks).acquire()
@@ -93,9 +93,9 @@ def test_who_has_a_ticket_and_does_not_wait_is_not_left_to_read(
     with lease(queue.locks()):
         first = threads.start(take_turn, locks, turns, 1)
         queue.wait_for(1)
-        busy = LocalWaiter(locks.database.contenders.local_queue, "busy")
+        busy = LocalWaiter(locks._database.contenders.local_queue, "busy")
         assert busy.stand(0.0) == (True, False)
-        server = locks.database.contenders.local_queue.notifier.listener.server
+        server = locks._database.contenders.local_queue.notifier.listener.server
         assert busy.ticket(server, look=False)[1]
         other = queue.locks().lease("other", ttl=AGES)
         assert other.acquire()
@@ -123,8 +123,10 @@ def test_the_dead_cost_nothing_when_a_holder_dies_too(queue: Queue) -> None:
             alive.send(signal.SIGSTOP)  # or it takes the name
             last = Entry(queue.tickets[-1])
             execute(queue.db.url, "UPDATE dblock_lock SET expires_at = now() - interval '1 s'")
-            look = locks.dialect.look_queued(NAME, last.token, last.ticket)
-            reply = locks.database.run(retry_or_raise(locks.dialect, look, NAME, 0.0, 0.0))
+            look = locks._database.dialect.look_queued(NAME, last.token, last.ticket)
+            reply = locks._database.run(
+                retry_or_raise(locks._database.dialect, look, NAME, 0.0, 0.0)
+            )
             queued = look.read(reply)
             assert queued is not None
             assert (queued.position.ahead, queued.position.free) == (0, True)
@@ -237,7 +239,7 @@ def test_ctrl_c_at_each_statement(
             mine.release()
 
     def hurried() -> Callable[[], object]:
-        locks.database.contenders.names.note(NAME, True, clock.now() + SECONDS)
+        locks._database.contenders.names.note(NAME, True, clock.now() + SECONDS)
         return partial(mine.acquire, timeout=timeout)
 
     seen = 0

@@ -164,7 +164,7 @@ def test_who_can_be_called_at_last_keeps_its_place_and_no_other(
     """The first of many to wait connects; till then the others look, and stand in the queue."""
     holder, locks, turns = lease(watched.locks()), watched.locks(), list[int]()
     assert holder.acquire()
-    listener = locks.database.contenders.local_queue.notifier.listener
+    listener = locks._database.contenders.local_queue.notifier.listener
     listener._connecting = True  # another waiter of this process
     threads.start(take_turn, locks, turns, 1)
     watched.wait_for(1)
@@ -208,7 +208,7 @@ def test_many_threads_cost_one_waiter(queue: Queue, threads: Threads) -> None:
         for number in range(30):
             threads.start(take_turn, locks, turns, number)
         queue.wait_for(1)
-        eventually(lambda: locks.database.contenders.local_queue.lengths() == [30])
+        eventually(lambda: locks._database.contenders.local_queue.lengths() == [30])
         eventually(lambda: sum(b"dblock_waiter" in asked for asked in proxy.requests) == 2)
         before = len(proxy.requests)
         time.sleep(MOMENT)
@@ -275,7 +275,7 @@ def test_equal_policies_stand_in_one_line(
     with holder:
         for number, wait in enumerate((make(), make(), wait_fixed(0.003))):
             threads.start(take_turn, locks, turns, number, retry=RetryPolicy(wait=wait))
-        lengths = locks.database.contenders.local_queue.lengths
+        lengths = locks._database.contenders.local_queue.lengths
         eventually(lambda: sorted(lengths()) == [1, 2])
     threads.join()
     assert sorted(turns) == [0, 1, 2]
@@ -294,7 +294,7 @@ def test_policies_that_nobody_knows_to_be_equal_stand_in_lines_of_their_own(
     with holder:
         for number, wait in enumerate((one, one, make())):
             threads.start(take_turn, locks, turns, number, retry=RetryPolicy(wait=wait))
-        lengths = locks.database.contenders.local_queue.lengths
+        lengths = locks._database.contenders.local_queue.lengths
         eventually(lambda: sorted(lengths()) == [1, 2])
     threads.join()
     assert sorted(turns) == [0, 1, 2]

@@ -65,8 +65,8 @@ def test_another_database_has_user_locks_of_its_own(
         there = WatchedUserLock(other, stack, user_lock.times, user_lock.world).hot()
         here = user_lock.hot()
         with lease(here), lease(there):
-            assert here.database.contenders.user_locks.kept == 1
-            assert there.database.contenders.user_locks.kept == 1
+            assert here._database.contenders.user_locks.kept == 1
+            assert there._database.contenders.user_locks.kept == 1
 
 
 def test_many_threads_cost_one_waiter(
@@ -79,7 +79,7 @@ def test_many_threads_cost_one_waiter(
         with holder:
             before = len(user_lock.sessions)
             done = [pool.submit(take_turn, locks, turns, number) for number in range(many)]
-            eventually(lambda: locks.database.contenders.local_queue.lengths() == [many])
+            eventually(lambda: locks._database.contenders.local_queue.lengths() == [many])
             user_lock.wait_until_had()
             asked = Asked(locks, monkeypatch)
             eventually(lambda: len(asked.all) >= 5)
@@ -161,7 +161,7 @@ def test_a_stale_user_lock_keeps_the_name_from_nobody(
         for _ in range(2):  # the second time it was given back just now
             with mine:
                 pass
-    assert max(asked.patience, default=0.0) <= locks.dialect.timing.grace
+    assert max(asked.patience, default=0.0) <= locks._database.dialect.timing.grace
 
 
 # --- where the user lock is no use -------------------------------------------------------------
@@ -193,15 +193,15 @@ def test_no_session_with_the_user_lock_waits_for_rows(
     with user_lock.row_locked():
         threads.start(take_turn, locks, turns, 1)
         eventually(lambda: asked.waits == 1)
-        locks.database.contenders.user_locks.limit = 0  # once is enough
+        locks._database.contenders.user_locks.limit = 0  # once is enough
         eventually(lambda: asked.grants > 1)
         assert turns == []
     threads.join()
     assert turns == [1]
-    idle = [*locks.database.connections._idle, *locks.database.holders._idle]
+    idle = [*locks._database.connections._idle, *locks._database.holders._idle]
     assert len(idle) == 2
     for connection in idle:
-        waits = locks.dialect.adapter.ask(
+        waits = locks._database.dialect.adapter.ask(
             connection.driver, Query("SELECT @@innodb_lock_wait_timeout", {})
         )
         assert waits == (0,)
@@ -227,7 +227,7 @@ def test_no_connection_is_left_for_it(
     def take() -> None:
         raise StatementError(Fault.UNREACHABLE, "too many clients already")
 
-    monkeypatch.setattr(locks.database.holders, "take", take)
+    monkeypatch.setattr(locks._database.holders, "take", take)
     with lease(locks):
         assert user_lock.had_by() == []
 
@@ -244,7 +244,7 @@ def test_so_many_at_a_time(user_lock: WatchedUserLock, threads: Threads) -> None
             for one in wanted:
                 threads.start(one.acquire)
             user_lock.wait_until_waited_for(USER_LOCKS)
-            eventually(lambda: len(locks.database.contenders.local_queue.lengths()) == len(names))
+            eventually(lambda: len(locks._database.contenders.local_queue.lengths()) == len(names))
             assert len(user_lock.waited_for_by()) <= USER_LOCKS
     threads.join()
     assert all(one.held for one in wanted)
@@ -256,21 +256,21 @@ def test_so_many_when_all_come_at_once(
     """None of them has its connection yet."""
     names = [f"{number}" for number in range(2 * USER_LOCKS + 1)]
     locks, let_in, go_on = user_lock.hot(*names), list[int](), threading.Event()
-    take = locks.database.holders.take
+    take = locks._database.holders.take
 
     def taking() -> OwnConnection:
         let_in.append(1)
         assert go_on.wait(SECONDS)
         return take()
 
-    monkeypatch.setattr(locks.database.holders, "take", taking)
+    monkeypatch.setattr(locks._database.holders, "take", taking)
     wanted = [locks.lease(name, ttl=AGES) for name in names]
     done = [threads.start(one.acquire) for one in wanted]
     eventually(lambda: len(let_in) == len(names) or any(one.done() for one in done))
     go_on.set()
     threads.join()
     assert len(let_in) == 2 * USER_LOCKS  # since the names are hot
-    assert locks.database.contenders.user_locks.kept == 2 * USER_LOCKS
+    assert locks._database.contenders.user_locks.kept == 2 * USER_LOCKS
 
 
 def test_a_short_term_is_not_spent_in_the_server(

@@ -130,7 +130,7 @@ def test_a_task_that_is_cancelled_while_waiting_in_the_server(user_lock: Watched
     async def main() -> None:
         made = AsyncLocks(async_url(user_lock.db.url), timeouts=PATIENT)
         async with user_lock.timed(made) as locks:
-            await locks.run(make_hot_here, locks.database, NAME)
+            await locks.run(make_hot_here, locks._database, NAME)
             task = asyncio.create_task(locks.lease(NAME).acquire())
             await asyncio.to_thread(user_lock.wait_until_waited_for)
             task.cancel()
@@ -203,7 +203,7 @@ def test_a_forked_child_has_none_of_its_parents(user_lock: WatchedUserLock) -> N
         gc.collect()
         make_hot(locks, "child")
         with locks.lease("child", ttl=AGES):
-            return locks.database.contenders.user_locks.kept == 1
+            return locks._database.contenders.user_locks.kept == 1
 
     assert in_child(child)
     assert user_lock.had_by() == before

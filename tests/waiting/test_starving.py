@@ -71,7 +71,7 @@ def test_who_waits_for_many_user_locks_already(
     held = [holder.lease(name, ttl=LONG) for name in names]
     assert all(one.acquire() for one in held)
     waiting = [threads.start(busy.lease(name, ttl=LONG, wait=SECONDS).acquire) for name in names]
-    eventually(lambda: busy.database.contenders.user_locks.kept == len(names))
+    eventually(lambda: busy._database.contenders.user_locks.kept == len(names))
     had = shares([busy, *(user_lock.locks() for _ in range(3))])
     for one in held:
         one.release()
@@ -86,7 +86,7 @@ def test_who_gets_no_user_lock(user_lock: WatchedUserLock, monkeypatch: pytest.M
     def admit(user_lock: UserLock) -> None:
         raise StatementError(Fault.UNREACHABLE, "as if there were too many")
 
-    monkeypatch.setattr(busy.database.contenders.user_locks, "admit", admit)
+    monkeypatch.setattr(busy._database.contenders.user_locks, "admit", admit)
     contenders = [busy, *(user_lock.locks() for _ in range(3))]
     contest(contenders, lambda turns: turns.count(0) >= SERVED)
 

@@ -154,7 +154,7 @@ def test_bytes_that_are_no_text_are_nothing(
 
 def test_called_in_the_middle_of_a_statement(queue: Queue, stranger: Stranger) -> None:
     """As a channel is seen a moment before its listener listens."""
-    database = queue.locks().database
+    database = queue.locks()._database
     connection = database.connections.take()
     channel = database.dialect.adapter.listen(
         connection.driver, connection.session, database.runtime.token
@@ -195,12 +195,12 @@ def test_who_listens_too_hears_nothing_to_call_with(
     One is passed the name while it is stopped, and waits again when that is over.
     """
     locks, go_on = queue.locks(), threading.Event()
-    readable = locks.database.runtime.readable
+    readable = locks._database.runtime.readable
 
     def stopped(descriptor: int, seconds: float) -> bool:
         return go_on.wait(SECONDS) and readable(descriptor, seconds)
 
-    monkeypatch.setattr(locks.database.runtime, "readable", stopped)
+    monkeypatch.setattr(locks._database.runtime, "readable", stopped)
     holder, second = lease(queue.locks()), lease(queue.locks())
     assert holder.acquire()
     waiting = threads.start(lease(locks).acquire)

@@ -120,7 +120,7 @@ class Asked(Statements):
             self.params.append(query.params)
             self.threads.add(threading.get_ident())
 
-        before_each(locks, patch, note)
+        before_each(locks._database, patch, note)
 
     @property
     def waits(self) -> int:
@@ -155,7 +155,7 @@ def make_hot(locks: Locks, *names: str) -> None:
     if isinstance(locks, Surface):
         locks.run(make_hot_here, locks.database, *names)
     else:
-        make_hot_here(locks.database, *names)
+        make_hot_here(locks._database, *names)
 
 
 def make_hot_here(database: Database, *names: str) -> None:

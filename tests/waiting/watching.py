@@ -77,10 +77,10 @@ class Watched(Queue):
 
 
 def before_each(
-    locks: Locks | Database, patch: pytest.MonkeyPatch, do: Callable[[Query[Any]], object]
+    database: Database, patch: pytest.MonkeyPatch, do: Callable[[Query[Any]], object]
 ) -> None:
     """Have something done before each statement of some Locks is sent."""
-    adapter, execute = locks.dialect.adapter, Connections.execute
+    adapter, execute = database.dialect.adapter, Connections.execute
 
     def executing(
         of: Connections, connection: OwnConnection, query: Query[Any], *args: Any, **how: Any
@@ -104,9 +104,9 @@ class Statements:
             self.all.append(query.sql)
             self.kinds.append(query.kind)
 
-        before_each(locks, patch, note)
+        before_each(locks._database, patch, note)
 
 
 def calls(locks: Locks) -> int:
     """How often some Locks were called so far."""
-    return locks.database.contenders.local_queue.notifier.calls
+    return locks._database.contenders.local_queue.notifier.calls

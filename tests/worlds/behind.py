@@ -22,7 +22,7 @@ SomeLocks = TypeVar("SomeLocks", Locks, AsyncLocks)
 
 def timed(locks: SomeLocks, **times: float) -> SomeLocks:
     """Let some Locks that nobody has used yet have other times than usual: see ``Timing``."""
-    dialect = locks.database.dialect
+    dialect = locks._database.dialect
     dialect.timing = replace(dialect.timing, **times)
     return locks
 
@@ -37,7 +37,7 @@ def run(locks: Locks, protocol: Any) -> Any:
     """Run a protocol as ``locks`` do."""
     if isinstance(locks, Surface):
         return locks.run(locks.target.database.run, protocol)
-    return locks.database.run(protocol)
+    return locks._database.run(protocol)
 
 
 def here() -> str:

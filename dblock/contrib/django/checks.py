@@ -71,8 +71,8 @@ def database_is_ready(
         # Closed at once: a check's open connection would block dropping the database.
         with DjangoLocks(alias) as locks:
             locks.last_run("dblock")
-            own = locks.database.connections.take()
-            locks.database.connections.give(own)
+            own = locks._database.connections.take()
+            locks._database.connections.give(own)
     except SchemaMissing as error:
         if _migrating():
             return []  # it is about to make them

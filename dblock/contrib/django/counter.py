@@ -153,8 +153,8 @@ class ModelCounter:
         counter = self._counter(locks, alias)
         if wrapper.in_atomic_block:
             return do(counter, wrapper, row)
-        driver = driver_of(wrapper, locks.dialect.adapter)
-        block = AtomicBlock(wrapper, locks.dialect, driver, locks.database.runtime)
+        driver = driver_of(wrapper, locks._database.dialect.adapter)
+        block = AtomicBlock(wrapper, locks._database.dialect, driver, locks._database.runtime)
         begun = done = False
         try:
             with transaction.atomic(using=alias):
@@ -164,7 +164,7 @@ class ModelCounter:
         except Error as error:
             failure = error if begun and not done else block.failure(error)
             if isinstance(failure, StatementError):  # the begin or the commit has failed
-                raise explain(locks.dialect, failure, harmless=not begun) from error
+                raise explain(locks._database.dialect, failure, harmless=not begun) from error
             raise
         return result
 
@@ -188,7 +188,7 @@ class ModelCounter:
             fields = (self._field, self._key, *([self._version] if self._version else []))
             value, key, *version = _columns(fields, alias)
             made = self._made[locks] = FieldCounter(
-                locks.database,
+                locks._database,
                 WeakKeyDictionary(),
                 value,
                 key=key,

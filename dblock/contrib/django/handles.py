@@ -85,8 +85,8 @@ class DjangoLocks(Locks):
             label=read.label,
             trust_server=read.trust_server,
         )
-        self.dialect.upgraded_by = f"manage.py migrate dblock --database {alias}"
-        self.database.whereabouts.alone = lambda: in_memory(connections[alias])
+        self._database.dialect.upgraded_by = f"manage.py migrate dblock --database {alias}"
+        self._database.whereabouts.alone = lambda: in_memory(connections[alias])
         _all.add(self)
 
     def lease(
@@ -171,7 +171,7 @@ class DjangoLocks(Locks):
     def disconnect(self) -> None:
         """Close dblock's connections, each one in use when it is put back. New ones are made when
         needed."""
-        self.database.disconnect()
+        self._database.disconnect()
 
     def using(self, alias: str) -> DjangoLocks:
         """Return the locks in another database of ``DATABASES``."""
@@ -234,7 +234,7 @@ def _before_ddl(*, connection: BaseDatabaseWrapper, **signal: Any) -> None:
     or drop a test database."""
     if connection.alias == NO_DB_ALIAS:
         for locks in _disconnect():
-            locks.database.keeper().stop(locks.database, "a database was made or dropped")
+            locks._database.keeper().stop(locks._database, "a database was made or dropped")
 
 
 def _before_migrations(*, using: str, **signal: Any) -> None:

@@ -260,7 +260,7 @@ class State:
                 label=config.get("DBLOCK_LABEL", self.app.name),
                 trust_server=config.get("DBLOCK_TRUST_SERVER", False),
             )
-            self._locks.dialect.upgraded_by = "flask dblock upgrade"
+            self._locks._database.dialect.upgraded_by = "flask dblock upgrade"
         return self._locks
 
     def _target(self) -> Target:

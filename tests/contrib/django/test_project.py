@@ -230,7 +230,7 @@ def test_check_of_sqlite_in_memory(site: Site) -> None:
 
 
 def test_what_is_in_use_is_closed_when_put_back(dj: Database) -> None:
-    for own in (locks.database.connections, locks.database.holders):
+    for own in (locks._database.connections, locks._database.holders):
         one, other = own.take(), own.take()
         own.give(one)
         locks.disconnect()

@@ -215,7 +215,7 @@ class Proclaim(Operation):
         """Its value, read without dblock."""
         query = text("SELECT fence, value FROM dblock_value WHERE lock_name = :name")
         with self.ways.onlooker.connect() as connection:
-            name = {"name": self.ways.direct.dialect.key(self.lock)}
+            name = {"name": self.ways.direct._database.dialect.key(self.lock)}
             fence, value = connection.execute(query, name).one()
         assert fence == 2
         return json.loads(value)

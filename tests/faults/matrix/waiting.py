@@ -42,12 +42,12 @@ class Waiting(Operation):
     def there(self, query: str) -> bool:
         """Whether a table has something of who waits for the name, read without dblock."""
         with self.ways.onlooker.connect() as connection:
-            name = {"name": self.ways.direct.dialect.key(self.lock)}
+            name = {"name": self.ways.direct._database.dialect.key(self.lock)}
             return connection.execute(text(query), name).first() is not None
 
     def seen(self) -> bool:
         """Whether it is seen waiting, and stands in the queue where a release looks for it."""
-        queues = self.fair or self.ways.direct.dialect.can_notify
+        queues = self.fair or self.ways.direct._database.dialect.can_notify
         try:
             return self.there(SEEN) and (self.there(ROW) or not queues)
         except DBAPIError:  # the database is away

@@ -41,7 +41,7 @@ def _not_renewed(me: Thread) -> None:
     with me.holding(lease, 0) as had:
         if had:
             while lease.held:
-                me.locks.database.runtime.wait(lease.lost, 0.5)
+                me.locks._database.runtime.wait(lease.lost, 0.5)
             if not (lease.lost.is_set() or me.allowance.late(f"{me.name}.timer")):
                 raise Violation(f"{me.name} does not hold {NAME!r}, and is not told")
 
@@ -139,7 +139,7 @@ def max_hold(clients: Clients) -> None:
                     latest = began + 1.83 + MOMENT + me.allowance.total
                     if row is not None and row.fence == 1 and (row.expires or 0.0) > latest:
                         raise Violation(f"{NAME!r} is held until {row.expires}, not {latest}")
-                    me.locks.database.runtime.wait(lease.lost, 0.2)
+                    me.locks._database.runtime.wait(lease.lost, 0.2)
 
     clients.thread("a", bounded, may=(LockLost,))
     clients.thread("b", once, after=1.6)
@@ -151,7 +151,7 @@ def away(clients: Clients) -> None:
     def losing(me: Thread) -> None:
         lease = me.locks.lease(NAME, ttl=3)  # its danger is told, and has a reason
         if me.acquire(lease, 0):
-            me.locks.database.runtime.wait(lease.lost, 6)
+            me.locks._database.runtime.wait(lease.lost, 6)
             hold = lease.current()
             loss = None if hold is None else hold.loss
             if me.allowance.quiet and (loss is None or loss.reason != "unreachable"):

@@ -179,7 +179,7 @@ def another_database(clients: Clients) -> None:
 
     def stranger(me: Thread) -> None:
         gate = USER_LOCK.replace("%(user_lock)s", ":gate").replace("DATABASE()", "'another'")
-        dialect = me.locks.dialect
+        dialect = me.locks._database.dialect
         assert isinstance(dialect, MariaDB)
         with me.transaction() as connection:
             connection.execute(

@@ -62,7 +62,7 @@ def migrate(database: str, arguments: Sequence[str]) -> None:
     """
     locks = using(database)
     # Also with no migration left: it still makes content types and permissions.
-    with alone(locks.engine, locks.dialect, "migrations") as check:
+    with alone(locks.engine, locks._database.dialect, "migrations") as check:
         call_command("migrate", *arguments, database=database)
         check()
 
