@@ -26,10 +26,7 @@ from dblock.handles import options
 
 REFERENCE = Path(__file__).parent / "reference"
 WIDTH = 76  # of a signature: the page has room for it beside the table of contents
-# For the strategies' own use; and what tells that a constructor is.
-INSIDE = {
-    *("begin_body", "current", "end_body", "excludes_all", "leave", "refuse", "try_within"),
-}
+# Parameters that show that a constructor is for dblock's own use.
 MADE_BY_OTHERS = {
     *("alias", "args", "campaign", "database", "home", "job", "locks", "locks_of", "store", "sync"),
 }
@@ -168,7 +165,7 @@ def members(kind: type) -> Iterator[tuple[str, Any]]:
         if not (inspect.isroutine(member) or isinstance(member, property)):
             continue
         doc = (inspect.getdoc(member) or "").lower()
-        inside = name.startswith("_") or name in INSIDE or "not part of the public surface" in doc
+        inside = name.startswith("_") or "not part of the public surface" in doc
         if doc and not inside:
             yield name, member
 

@@ -51,16 +51,16 @@ class AsyncCron:
             running = await home.run(job.take)
             if running is None:
                 return None
-            lease.begin_body()
+            lease._begin_body()
             try:
                 result = await function(*args, **kwargs)
             except BaseException as error:
-                loss = lease.end_body(error)
+                loss = lease._end_body(error)
                 await home.run(running.fail, loss or error)
                 if loss is not None:
                     raise loss from error
                 raise
-            lease.end_body(None)
+            lease._end_body(None)
             await home.run(running.end)
             return result
 

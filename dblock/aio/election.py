@@ -121,7 +121,7 @@ class Campaign:
     async def __aenter__(self) -> AsyncLeadership:
         self._term = await self._campaign()
         self._term.sync.__enter__()  # which asks no database
-        self._term.begin_body()
+        self._term._begin_body()
         return self._term
 
     async def __aexit__(

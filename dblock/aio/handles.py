@@ -120,22 +120,22 @@ class AsyncHolder(AsyncHandle[L], ABC):
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
-        self.begin_body()
+        self._begin_body()
         return self
 
-    def begin_body(self) -> None:
+    def _begin_body(self) -> None:
         """Note that the calling task is in the body now. Not part of the public surface."""
         if self._bodies is None:
             return
-        hold = self.sync.current()
+        hold = self.sync._current()
         if hold is not None and hold.count == 1:
             self._bodies.begin(hold)
 
-    def end_body(self, error: BaseException | None) -> LockLost | None:
+    def _end_body(self, error: BaseException | None) -> LockLost | None:
         """Note that the body has ended; return the loss if ``error`` is its cancellation."""
         if self._bodies is None:
             return None
-        hold = self.sync.current()
+        hold = self.sync._current()
         if hold is not None and hold.count > 1:
             return None
         return self._bodies.end(error)
@@ -148,11 +148,11 @@ class AsyncHolder(AsyncHandle[L], ABC):
 
         @wraps(function)
         async def skipping(*args: P.args, **kwargs: P.kwargs) -> T | None:
-            refusal = await self._home.run(self.sync.try_within, 0)
+            refusal = await self._home.run(self.sync._acquire, 0)
             if refusal is not None:
                 log_skipped(function, refusal)
                 return None
-            self.begin_body()
+            self._begin_body()
             async with contextlib.AsyncExitStack() as taken:
                 taken.push_async_exit(self)
                 return await function(*args, **kwargs)
@@ -165,7 +165,7 @@ class AsyncHolder(AsyncHandle[L], ABC):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        loss = self.end_body(error)
+        loss = self._end_body(error)
         if loss is None:
             await self._home.shielded(self.sync.__exit__, kind, error, traceback)
             return

@@ -41,12 +41,12 @@ def acquire(lock: Lease | Semaphore, signals: Signals) -> None:
     """Take the lock. If a signal comes before, give up, and hold nothing."""
     try:
         signals.interrupt()
-        refusal = lock.try_within(lock.wait)
+        refusal = lock._acquire(lock.wait)
         if refusal is not None:
             raise refusal
         signals.keep()
     except Interrupted:
-        hold = lock.current()
+        hold = lock._current()
         if hold is not None and hold.alive:
             _release(lock, exits.OK)
         raise

@@ -37,22 +37,22 @@ class Handle(ABC):
         The signature is the same as in threading.Lock. ``blocking=False`` tries once and does not
         wait. ``timeout`` is in seconds; -1 means the ``wait`` that the lock was made with.
         """
-        return self.try_within(check_acquire(blocking, timeout, self.wait)) is None
+        return self._acquire(check_acquire(blocking, timeout, self.wait)) is None
 
     @abstractmethod
-    def try_within(self, wait: float | None) -> NotAcquired | None:
+    def _acquire(self, wait: float | None) -> NotAcquired | None:
         """Take the lock, waiting up to ``wait`` seconds; return the refusal, which the caller may
         raise."""
 
     @abstractmethod
     def release(self) -> None: ...
 
-    def leave(self) -> None:
+    def _leave(self) -> None:
         """End the ``with`` block's hold."""
         self.release()
 
     def __enter__(self) -> Self:
-        refusal = self.try_within(self.wait)
+        refusal = self._acquire(self.wait)
         if refusal is not None:
             raise refusal
         return self
@@ -64,7 +64,7 @@ class Handle(ABC):
         traceback: TracebackType | None,
     ) -> None:
         try:
-            self.leave()
+            self._leave()
         except DBLockError as failure:
             if error is None:
                 raise
@@ -96,7 +96,7 @@ class Handle(ABC):
 
         @wraps(check_runnable(function))
         def skipping(*args: P.args, **kwargs: P.kwargs) -> T | None:
-            refusal = self.try_within(0)
+            refusal = self._acquire(0)
             if refusal is not None:
                 log_skipped(function, refusal)
                 return None
@@ -115,7 +115,7 @@ class SingleHandle(Handle):
     #: The owner and the fence of the holder that the last attempt was refused for.
     _refused_for: tuple[str | None, int] | None = None
 
-    def try_within(self, wait: float | None) -> NotAcquired | None:
+    def _acquire(self, wait: float | None) -> NotAcquired | None:
         """Take the lock, waiting up to ``wait`` seconds; return the refusal, if there is one."""
         if at_the_end():
             take_over()

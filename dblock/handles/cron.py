@@ -66,7 +66,7 @@ class Job:
     def take(self) -> Running | None:
         """Get the lease and begin a run. If there is nothing to run, log that and return None."""
         slot = self.slot()
-        refusal = self.lease.try_within(self.lease.wait)
+        refusal = self.lease._acquire(self.lease.wait)
         if refusal is not None:
             logger.info("a run was skipped: %s", refusal)
             return None

@@ -111,7 +111,7 @@ class ByToken(ABC):
         brief = plan(min(ttl, HAND_OVER), False)
         waiting = self._waiting(self._options._replace(plan=brief))
         left = None if wait is None else max(0.0, start + wait - self._runtime.now())
-        refusal, attempt = waiting.try_within(left), self._attempt(ttl)
+        refusal, attempt = waiting._acquire(left), self._attempt(ttl)
         if refusal is None:
             # A caller that is cancelled from here on leaves a hold, which expires.
             handed = self._runtime.finish(partial(waiting.hand_over, attempt))

@@ -61,7 +61,7 @@ class Leadership(Lease):
     def __call__(self, function: Any) -> NoReturn:
         raise TypeError("a term is no decorator: election.run(work) calls a function in each term")
 
-    def try_within(self, wait: float | None) -> NotAcquired | None:
+    def _acquire(self, wait: float | None) -> NotAcquired | None:
         raise ValueError(
             f"a term is not acquired: {self.name!r} has a new one for each election.campaign()"
         )
@@ -69,7 +69,7 @@ class Leadership(Lease):
     def begin(self, wait: float | None) -> NotAcquired | None:
         """Win the term, waiting up to ``wait`` seconds; return the refusal. Not part of the public
         surface."""
-        refusal = super().try_within(wait)
+        refusal = super()._acquire(wait)
         if refusal is None:
             # This statement notifies observers of the term. The term is valid without it too.
             try:
@@ -132,10 +132,10 @@ class Leadership(Lease):
         """
         self.release()
 
-    def leave(self) -> None:
+    def _leave(self) -> None:
         """End the ``with`` block's term, unless the block or another thread has resigned it."""
         try:
-            super().leave()
+            super()._leave()
         except NotHeld:
             term = self._holds.last
             if term is None or not term.ended:  # the term belongs to the parent process

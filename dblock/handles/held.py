@@ -146,7 +146,7 @@ class HeldLease(SingleHandle):
         hold = self._holds.find() or self._holds.last
         return self._runtime.event() if hold is None else hold.lost
 
-    def current(self) -> LeaseHold | None:
+    def _current(self) -> LeaseHold | None:
         """Return the caller's hold."""
         return self._holds.find()
 

@@ -205,7 +205,7 @@ class Lease(HeldLease):
         vars(self).setdefault("_detached", WeakSet()).add(hold.caller)  # at once, for all threads
         return f"{hold.token}.{hold.lease.fence}.{self.name}"
 
-    def leave(self) -> None:
+    def _leave(self) -> None:
         """End the ``with`` block's hold, unless it was detached and goes on elsewhere."""
         if self._detached and self._forget_detached():
             return

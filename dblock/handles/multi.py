@@ -39,7 +39,7 @@ class MultiLock(Handle):
             if names.count(name) > 1:
                 raise ValueError(f"{name!r} is given twice: it would wait for itself")
         rows = [lock for lock in locks if isinstance(lock, RowLock)]
-        if len(names) > 1 and any(row.excludes_all for row in rows):
+        if len(names) > 1 and any(row._excludes_all for row in rows):
             raise Unsupported(
                 "on this database a row lock locks everything, so you cannot take it together "
                 "with other locks; take one row lock, or leases"
@@ -49,7 +49,7 @@ class MultiLock(Handle):
     def __repr__(self) -> str:
         return f"<MultiLock {', '.join(repr(lock.name) for lock in self.locks)}>"
 
-    def try_within(self, wait: float | None) -> NotAcquired | None:
+    def _acquire(self, wait: float | None) -> NotAcquired | None:
         """Take all the locks, waiting up to ``wait`` seconds for them together, or none.
 
         The single locks' own ``wait`` does not count here.
@@ -73,7 +73,7 @@ class MultiLock(Handle):
         with contextlib.ExitStack() as undo:
             for lock in self.locks:
                 left = None if deadline is None else max(0.0, deadline - self._runtime.now())
-                refusal = lock.try_within(left)
+                refusal = lock._acquire(left)
                 if refusal is not None:
                     return refusal
                 undo.callback(_let_go, lock)
@@ -94,7 +94,7 @@ class MultiLock(Handle):
         """Release all the locks, in reverse. If one fails, dblock still tries the others."""
         with contextlib.ExitStack() as stack:
             for lock in self.locks:
-                stack.callback(lock.leave)
+                stack.callback(lock._leave)
 
     @property
     def held(self) -> bool:
@@ -109,4 +109,4 @@ def _overdue(lease: Lease) -> bool:
 def _let_go(lock: Lease | RowLock) -> None:
     """Release one lock because another was refused; its own loss does not matter any more."""
     with contextlib.suppress(LockLost):
-        lock.leave()
+        lock._leave()

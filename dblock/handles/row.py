@@ -74,7 +74,7 @@ class RowLock(SingleHandle):
         return self._on is not None
 
     @property
-    def excludes_all(self) -> bool:
+    def _excludes_all(self) -> bool:
         """Whether it blocks every other lock statement of this process, as on SQLite."""
         return self._database.dialect.one_writer and not self.borrowed
 
@@ -194,7 +194,7 @@ class RowLock(SingleHandle):
             raise self._lost(hold, failure) from failure.__cause__
         self._tell(Kind.RELEASED, hold.since)
 
-    def leave(self) -> None:
+    def _leave(self) -> None:
         if not self.borrowed:  # the user's transaction ends it
             self.release()
 

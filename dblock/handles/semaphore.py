@@ -93,7 +93,7 @@ class Semaphore(SingleHandle):
         """
         self._end(leaving=False)
 
-    def leave(self) -> None:
+    def _leave(self) -> None:
         """End the ``with`` block's slot, unless it was detached and goes on elsewhere."""
         for slot in reversed(self._slots.copy()):
             if slot._forget_detached():
@@ -101,24 +101,24 @@ class Semaphore(SingleHandle):
                 return
         self._end(leaving=True)
 
-    def current(self) -> LeaseHold | None:
+    def _current(self) -> LeaseHold | None:
         """Return the hold of the caller's slot."""
         found = self._find()
-        return None if found is None else found.current()
+        return None if found is None else found._current()
 
     def _end(self, *, leaving: bool) -> None:
         slot = self.slot
         try:
-            (slot.leave if leaving else slot.release)()
+            (slot._leave if leaving else slot.release)()
             self._freed.give_back(self.name, number_of(slot.name))
         finally:
-            if slot.current() is None:
+            if slot._current() is None:
                 self._forget(slot)
 
     def _find(self) -> Lease | None:
         mine, newest = self._database.callers.mine(), None
         for slot in reversed(self._slots.copy()):
-            hold = slot.current()
+            hold = slot._current()
             if hold is None:  # the caller released the slot itself, or detached it
                 if not slot._detached:  # a detached slot still has a block to end
                     self._forget(slot)
@@ -290,7 +290,7 @@ class _Turnstile(Silent, Lease):
 
     def give_up(self) -> None:
         """Release it for the next waiter, if it is held. If that fails it expires."""
-        if self.current() is not None:
+        if self._current() is not None:
             self._runtime.finish(self._end_it, cancelled=True)
 
     def _end_it(self) -> None:

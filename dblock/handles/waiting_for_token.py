@@ -19,7 +19,7 @@ from .shared import SharedLease
 class WaitingForToken(Protocol):
     """A handle that waits with a token of its own, for the client's token."""
 
-    def try_within(self, wait: float | None) -> NotAcquired | None: ...
+    def _acquire(self, wait: float | None) -> NotAcquired | None: ...
 
     def hand_over(self, attempt: TokenAttempt) -> Held:
         """Move the hold to the token of an attempt."""

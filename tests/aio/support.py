@@ -90,7 +90,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 async def renewed(lease: AsyncLease) -> None:
     """Wait until the keeper has renewed it."""
-    hold = lease.sync.current()
+    hold = lease.sync._current()
     assert hold is not None
     before = hold.lease.term
 

@@ -33,12 +33,9 @@ PAIRS: tuple[tuple[Any, Any], ...] = (
     (SYNC.counter(N, key=ID), ASYNC.counter(N, key=ID)),
 )
 
-# What only one of both has: for the strategies' own use, or how a lock was made.
-ONLY_SYNC = {"try_within", "leave", "current", "excludes_all", "locks", "reentrant"}
-ONLY_SYNC |= {"timeouts", "retry", "engine", "strategy"}
-_KINDS = ("attached", "election", "lease", "row", "semaphore", "shared")
-ONLY_SYNC |= {f"{kind}_class" for kind in _KINDS}
-ONLY_ASYNC = {"sync", "run", "here", "begin_body", "end_body"}
+# The names that only one of both has: they tell how a lock was made, or that it is for tasks.
+ONLY_SYNC = {"locks", "reentrant", "timeouts", "retry", "engine", "strategy"}
+ONLY_ASYNC = {"sync", "run", "here"}
 # Arguments that only tasks have.
 NEW = {
     "AsyncLocks": {"keeper"},

@@ -213,7 +213,7 @@ def test_a_loss_that_is_told_while_the_body_gives_back(url: str, run: Any, kind:
 
             async def work() -> None:
                 async with election.campaign() if kind == "term" else lease as held:
-                    asyncio.get_running_loop().call_soon(lose, held.sync.current())
+                    asyncio.get_running_loop().call_soon(lose, held.sync._current())
                     await held.release()
 
             with pytest.raises(LockLost) as caught:

@@ -53,7 +53,7 @@ def test_in_order_and_back(locks: Locks, others: Locks) -> None:
     together = locks.all(*(locks.lease(name, ttl=LONG) for name in "cab"))
     order: list[str] = []
     for lock in together.locks:
-        leave = lock.leave
+        leave = lock._leave
         name = lock.name
 
         def noted(name: str = name, leave: object = leave) -> None:
@@ -61,7 +61,7 @@ def test_in_order_and_back(locks: Locks, others: Locks) -> None:
             assert callable(leave)
             leave()
 
-        lock.leave = noted  # type: ignore[method-assign]
+        lock._leave = noted  # type: ignore[method-assign]
     with together:
         pass
     assert order == ["c", "b", "a"]

@@ -70,7 +70,7 @@ def told(leader: Leader | None) -> Any:
 
 def disconnect(locks: Locks) -> None:
     if isinstance(locks, Surface):
-        locks.run(locks.target.database.disconnect)
+        locks.run(locks.target._database.disconnect)
     else:
         locks._database.disconnect()
 

@@ -224,7 +224,7 @@ def test_no_danger_is_told_of_what_was_given_back(locks: Locks) -> None:
     told: list[Danger] = []
     lease = locks.lease("report", ttl=LONG, on_danger=told.append)
     assert lease.acquire()
-    hold = inside(lease).current()
+    hold = inside(lease)._current()
     assert hold is not None
     lease.release()
     warn(ref(hold), Danger("report", 1, 1.0, None))

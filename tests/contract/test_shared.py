@@ -252,7 +252,7 @@ def test_a_repeated_release_takes_nobody_elses_share(locks: Locks, others: Locks
     with others.shared(NAME, ttl=LONG):
         reader = locks.shared(NAME, ttl=LONG)
         reader.acquire()
-        hold = inside(reader).current()
+        hold = inside(reader)._current()
         assert hold is not None
         assert hold.reader is not None
         leaving = locks._database.dialect.leave_readers(NAME, hold.token, hold.reader)

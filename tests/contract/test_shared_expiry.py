@@ -73,7 +73,7 @@ def test_readers_are_renewed_while_they_hold_it(
 def test_readers_of_one_program_are_renewed_at_once(locks: Locks, others: Locks) -> None:
     """They share a row. The longest TTL of theirs counts, whichever is asked for first."""
     with locks.shared(NAME, ttl=5.0, renew=False) as lease:
-        hold = inside(lease).current()
+        hold = inside(lease)._current()
         assert hold is not None
         for ttls in ((LONG, 1.0), (1.0, 2 * LONG)):
             asked = [Asked(Renewal(NAME, hold.token, ttl), hold.lease) for ttl in ttls]

@@ -116,7 +116,7 @@ def test_behind_a_pooler(server: PostgreSQL, crashing: Database) -> None:
         with pytest.raises(LockLost) as caught:
             lease.renew()
         assert caught.value.reason == "crash"
-        assert "nothing is granted for another" in str(locks.lease("report").try_within(0))
+        assert "nothing is granted for another" in str(locks.lease("report")._acquire(0))
 
 
 def test_a_clean_restart_forgets_nothing(server: PostgreSQL, crashing: Database) -> None:

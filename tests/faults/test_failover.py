@@ -46,7 +46,7 @@ class Troubles:
 
     def __init__(self, locks: Locks, patch: pytest.MonkeyPatch) -> None:
         self.seen: set[tuple[Code, Fault]] = set()
-        driver: Any = locks.database.run.__self__  # type: ignore[attr-defined]
+        driver: Any = locks._database.run.__self__  # type: ignore[attr-defined]
         self._run: Callable[..., Reply] = driver._run
         patch.setattr(driver, "_run", self._noting)
 

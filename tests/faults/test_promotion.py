@@ -104,7 +104,7 @@ def test_a_hold_is_not_trusted_on_another_server(
             lease.release()
         # It was freed by its token, and still is granted to nobody: others may have been told so.
         assert not locks.show("report").held
-        assert "nothing is granted for another" in str(lease.try_within(0))
+        assert "nothing is granted for another" in str(lease._acquire(0))
     engine.dispose()
 
 
@@ -131,7 +131,7 @@ def test_what_the_standby_never_heard_of_is_not_granted_twice(pair: Pair, durabi
         pair.standby.promote()
         first = clock(pair.url)
         for lock in (others.lease("report"), others.lease("other"), others.row("report")):
-            assert "nothing is granted for another" in str(lock.try_within(0))
+            assert "nothing is granted for another" in str(lock._acquire(0))
         found_out, open_from = clock(pair.url), grants_from(pair.url)
         assert (open_from - first).total_seconds() >= LONG
         assert (open_from - found_out).total_seconds() <= LONG
@@ -164,7 +164,7 @@ def test_a_gate_refuses_the_old_primarys_holders_once_a_new_one_has_passed(
         pair.primary.kill()
         pair.standby.start()
         pair.standby.promote()
-        assert "nothing is granted for another" in str(others.lease("report").try_within(0))
+        assert "nothing is granted for another" in str(others.lease("report")._acquire(0))
         shorten_pause(pair.url, SHORT)
         with others.lease("report", ttl=LONG) as later, warehouse.begin() as connection:
             gate(connection, "report", later.fence)
@@ -187,11 +187,11 @@ def test_a_crash_after_a_promotion_does_not_end_its_pause(pair: Pair, durability
         pair.primary.kill()
         pair.standby.start()
         pair.standby.promote()
-        assert "nothing is granted for another" in str(others.lease("report").try_within(0))
+        assert "nothing is granted for another" in str(others.lease("report")._acquire(0))
         ends = grants_from(pair.url)
         for crash in (pair.standby.crash_backend, pair.standby.crash_backend, pair.stop):
             crash()
-            assert "nothing is granted for another" in str(others.lease("report").try_within(0))
+            assert "nothing is granted for another" in str(others.lease("report")._acquire(0))
             assert grants_from(pair.url) >= ends
             with pytest.raises(LockLost) as caught:
                 lease.renew()
@@ -203,12 +203,12 @@ def test_a_promotion_in_a_pause_begins_another(pair: Pair) -> None:
         assert locks.lease("report", ttl=LONG, renew=False).acquire()
         eventually(pair.caught_up)
         pair.fail_over()
-        assert "nothing is granted for another" in str(locks.lease("other").try_within(0))
+        assert "nothing is granted for another" in str(locks.lease("other")._acquire(0))
         ends = grants_from(pair.url)
         second = Pair(pair.standby, pair.standby.standby(), pair.database)
         with Locks(second.url) as others:
             second.fail_over()
-            assert "nothing is granted for another" in str(others.lease("other").try_within(0))
+            assert "nothing is granted for another" in str(others.lease("other")._acquire(0))
             assert grants_from(second.url) > ends
             assert (grants_from(second.url) - clock(second.url)).total_seconds() <= LONG
 

@@ -95,7 +95,7 @@ def put_back(run: Run) -> None:
 def lost_by_two(run: Run) -> None:
     """The first loss counts, and whoever waits for it is told."""
     leases = Leases(run)
-    hold = leases.unkept().current()
+    hold = leases.unkept()._current()
     assert hold is not None
     first: list[LockLost] = []
 
@@ -175,7 +175,7 @@ def checked_while_released(run: Run) -> None:
 def renewed_by_two(run: Run) -> None:
     """One renewal at a time; and none, once a release goes on."""
     leases = Leases(run)
-    hold = leases.unkept().current()
+    hold = leases.unkept()._current()
     assert hold is not None
     renewals: list[str] = []
 

@@ -46,7 +46,7 @@ def released_while_renewed(run: Run) -> None:
     leases = Leases(run)
     run.idle = leases.idle
     lease = leases.held(1.0 - MOMENT, ttl=3.0)
-    hold = lease.current()
+    hold = lease._current()
     assert hold is not None
 
     def release() -> None:

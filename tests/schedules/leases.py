@@ -100,7 +100,7 @@ class Leases:
     def unkept(self) -> Lease:
         """A lease that was just taken, and is not looked at by the keeper."""
         lease = self.held(0.0)
-        hold = lease.current()
+        hold = lease._current()
         assert hold is not None
         self.keeper.drop(hold)
         self._run.threads.clear()  # the keeper's: it is not to begin

@@ -92,7 +92,7 @@ def test_after_a_crash_of_volatile_tables_there_is_a_pause(
         assert caller.renew("report", mine, LONG) == (None, None)
         assert not caller.release("report", mine)
         with Locks(url) as locks:
-            assert "nothing is granted for another" in str(locks.lease("report").try_within(0))
+            assert "nothing is granted for another" in str(locks.lease("report")._acquire(0))
         shorten_pause(url, SHORT)
         eventually(lambda: pause(url) < 0)
         later = caller.acquire("report", others, LONG).fence

@@ -39,17 +39,7 @@ MODULES = (
 #: What has no underscore and is dblock's own all the same.
 INSIDE = frozenset(
     (
-        *(
-            "begin",
-            "begin_body",
-            "current",
-            "lead",
-            "end_body",
-            "leave",
-            "try_within",
-            "excludes_all",
-        ),
-        *("term_class", "stand"),
+        *("begin", "lead", "stand", "term_class"),
         *("drawing", "endless", "sleep_after", "usual"),
     )
 )

@@ -130,7 +130,7 @@ def test_it_has_the_name_without_a_statement_of_its_own(
     locks = watched.locks()
     mine, other = held(watched), lease(locks)
     assert not other.acquire(timeout=MOMENT)  # with connections made
-    statements = Statements(locks, monkeypatch)
+    statements = Statements(locks._database, monkeypatch)
 
     def wait() -> list[str]:
         del statements.kinds[:]
@@ -154,7 +154,7 @@ def test_a_hot_name_that_nobody_has(watched: Watched, monkeypatch: pytest.Monkey
     with lease(watched.locks()):  # so that it listens
         assert not lease(locks).acquire(timeout=JOINED)
     locks._database.contenders.names.note(NAME, True, clock.now() + SECONDS)
-    mine, statements = lease(locks), Statements(locks, monkeypatch)
+    mine, statements = lease(locks), Statements(locks._database, monkeypatch)
     for asked in ({"blocking": False}, {}):
         assert mine.acquire(**asked)
         mine.release()
@@ -182,7 +182,7 @@ def pass_on_soon(
         mine, locks = watched.locks().lease(NAME, ttl=ttl), watched.locks()
         assert mine.acquire()
         other = locks.lease(NAME, ttl=ttl, wait=SECONDS)
-        statements, waiting = Statements(locks, patch), threads.start(other.acquire)
+        statements, waiting = Statements(locks._database, patch), threads.start(other.acquire)
         eventually(partial(has_asked, watched, waiting))
         if not waiting.done():
             break
@@ -252,7 +252,7 @@ def test_a_guarded_hold_is_not_passed_on(
     """Its transaction may be open yet: who is called has to wait for that by itself."""
     mine, locks = held(watched), watched.locks()
     fence, other = mine.fence, lease(locks)
-    statements = Statements(locks, monkeypatch)
+    statements = Statements(locks._database, monkeypatch)
     engine = watched.world.engine(watched.db.url)
     with engine.connect() as connection:
         with mine.guard(connection):
@@ -360,7 +360,10 @@ def test_a_message_without_the_tickets_secret_half_is_nothing(
     watched: Watched, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locks, mine = watched.locks(), held(watched)
-    statements, waiting = Statements(locks, monkeypatch), threads.start(lease(locks).acquire)
+    statements, waiting = (
+        Statements(locks._database, monkeypatch),
+        threads.start(lease(locks).acquire),
+    )
     watched.wait_for(1)
     eventually(lambda: SEEN - {"unregister"} <= set(statements.kinds))
     before, number = len(statements.kinds), watched.tickets[0][:NUMBER]

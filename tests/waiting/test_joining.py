@@ -62,7 +62,7 @@ def test_a_refused_caller_joins_the_queue_without_a_look(
     waiter.release()
     assert holder.acquire()
     assert not waiter.acquire(timeout=MOMENT)  # and one to listen with
-    statements = Statements(locks, monkeypatch)
+    statements = Statements(locks._database, monkeypatch)
     acquired: Future[bool] = threads.start(waiter.acquire)
     contested.queue.wait_for(1)
     asked = [kind for kind in statements.kinds if kind not in SEEN]

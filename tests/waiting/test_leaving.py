@@ -191,7 +191,7 @@ def test_while_others_are_at_the_row(
 ) -> None:
     holder, locks = lease(watched.locks()), watched.locks()
     assert holder.acquire()
-    statements = Statements(locks, monkeypatch)
+    statements = Statements(locks._database, monkeypatch)
 
     def tried_twice(waiting: Future[bool]) -> bool:
         return waiting.done() or statements.kinds.count("leave") > 1

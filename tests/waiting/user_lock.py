@@ -112,7 +112,7 @@ class Asked(Statements):
     """What is asked from now on, and by which threads."""
 
     def __init__(self, locks: Locks, patch: pytest.MonkeyPatch) -> None:
-        super().__init__(locks, patch)
+        super().__init__(locks._database, patch)
         self.params: list[Any] = []
         self.threads: set[int] = set()
 
@@ -153,7 +153,7 @@ def has(user_lock: WatchedUserLock, held: Lease) -> Lease:
 def make_hot(locks: Locks, *names: str) -> None:
     """Let some Locks have got names in a moment, a moment ago."""
     if isinstance(locks, Surface):
-        locks.run(make_hot_here, locks.database, *names)
+        locks.run(make_hot_here, locks._database, *names)
     else:
         make_hot_here(locks._database, *names)
 

@@ -93,9 +93,9 @@ def before_each(
 
 
 class Statements:
-    """What dblock's statements are from now on, of some Locks."""
+    """What dblock's statements are from now on, of a Database."""
 
-    def __init__(self, locks: Locks | Database, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, database: Database, patch: pytest.MonkeyPatch) -> None:
         self.all: list[str] = []
         #: The same as they are called for all databases.
         self.kinds: list[str] = []
@@ -104,7 +104,7 @@ class Statements:
             self.all.append(query.sql)
             self.kinds.append(query.kind)
 
-        before_each(locks._database, patch, note)
+        before_each(database, patch, note)
 
 
 def calls(locks: Locks) -> int:

@@ -36,7 +36,7 @@ def inside(lease: Lease) -> Lease:
 def run(locks: Locks, protocol: Any) -> Any:
     """Run a protocol as ``locks`` do."""
     if isinstance(locks, Surface):
-        return locks.run(locks.target.database.run, protocol)
+        return locks.run(locks.target._database.run, protocol)
     return locks._database.run(protocol)
 
 

@@ -41,10 +41,10 @@ class DjangoLease(Lease):
     """A lease; see :class:`dblock.Lease`. In coroutines ``async with`` runs it in a thread."""
 
     @async_unsafe
-    def try_within(self, wait: float | None) -> NotAcquired | None:
-        return self.refuse(wait) or super().try_within(wait)
+    def _acquire(self, wait: float | None) -> NotAcquired | None:
+        return self._refusal(wait) or super()._acquire(wait)
 
-    def refuse(self, wait: float | None) -> NotAcquired | None:
+    def _refusal(self, wait: float | None) -> NotAcquired | None:
         """Return the refusal if this thread would wait for itself, or raise DeadlockDetected."""
         why = self._obstacle()
         if why is not None and wait == 0:
@@ -78,7 +78,7 @@ class DjangoLease(Lease):
             session = connections[alias_of(self._database.engine)]
         return super().guard(session)
 
-    def leave(self) -> None:
+    def _leave(self) -> None:
         if self._forget_detached():
             return
         wrapper = unfinished()
@@ -126,7 +126,7 @@ class DjangoLease(Lease):
 
         @wraps(function)
         async def skipping(*args: P.args, **kwargs: P.kwargs) -> T | None:
-            refusal = await in_thread.take(partial(self.try_within, 0), self.release)
+            refusal = await in_thread.take(partial(self._acquire, 0), self.release)
             if refusal is not None:
                 log_skipped(function, refusal)
                 return None
@@ -180,10 +180,10 @@ class DjangoSemaphore(Semaphore):
     """A semaphore, whose slots are as :class:`DjangoLease`; see :class:`dblock.Semaphore`."""
 
     @async_unsafe
-    def try_within(self, wait: float | None) -> NotAcquired | None:
+    def _acquire(self, wait: float | None) -> NotAcquired | None:
         lease = self._lease
         assert isinstance(lease, DjangoLease)
-        return lease.refuse(wait) or super().try_within(wait)
+        return lease._refusal(wait) or super()._acquire(wait)
 
 
 class DjangoRow(RowLock):
@@ -219,10 +219,10 @@ class DjangoRow(RowLock):
         pass
 
     @async_unsafe
-    def try_within(self, wait: float | None) -> NotAcquired | None:
+    def _acquire(self, wait: float | None) -> NotAcquired | None:
         if self._on is None:
             self._refuse_block_elsewhere()
-        return super().try_within(wait)
+        return super()._acquire(wait)
 
     def _refuse_block_elsewhere(self) -> None:
         """Raise Unsupported in an atomic block of another database: it would commit after this

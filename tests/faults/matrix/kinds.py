@@ -66,7 +66,7 @@ class TakeSlot(OfSemaphore):
         try:
             self.take()
         except DBLockError:
-            assert self.semaphore.current() is None
+            assert self.semaphore._current() is None
             raise
         return "acquired"
 

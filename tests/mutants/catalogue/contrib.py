@@ -130,7 +130,7 @@ CONTRIB = (
     Mutant(
         "django-lease-before-the-commit",
         "a lease lasts until others can see what was done under it",
-        "DjangoLease.leave",
+        "DjangoLease._leave",
         "if wrapper is None or (hold := self._holds.get()).count > 1:",
         "if hold := self._holds.get():",
         f"{IN_DJANGO}::test_a_lease_is_given_back_after_the_commit[postgresql]",
@@ -179,8 +179,8 @@ CONTRIB = (
         "django-migrate-ends-unlocked",
         "two that migrate do not meet in Django's work after the last migration",
         "dblock.migrate",
-        'locks.dialect, "migrations") as check:',
-        'locks.dialect, "migrations", needed=lambda own: False) as check:',
+        'locks._database.dialect, "migrations") as check:',
+        'locks._database.dialect, "migrations", needed=lambda own: False) as check:',
         f"{PROJECT}::test_migrate_is_alone_to_its_end[postgresql]",
     ),
     Mutant(

@@ -94,7 +94,7 @@ ELECTIONS = (
     Mutant(
         "a-term-that-was-resigned-ends-in-an-error",
         "who resigns inside the block has no error at its end",
-        "dblock.handles.election.Leadership.leave",
+        "dblock.handles.election.Leadership._leave",
         "if term is None or not term.ended:",
         "if True:",
         f"{TESTS}::test_who_resigns_inside_the_block[threads-sqlite]",
@@ -102,7 +102,7 @@ ELECTIONS = (
     Mutant(
         "a-loss-that-was-found-by-resigning-is-forgotten",
         "the end of a block tells the loss",
-        "dblock.handles.election.Leadership.leave",
+        "dblock.handles.election.Leadership._leave",
         "if term.loss is not None:",
         "if False:",
         f"{TESTS}::test_a_loss_that_is_found_by_resigning[threads-sqlite]",

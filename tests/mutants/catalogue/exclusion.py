@@ -67,7 +67,7 @@ EXCLUSION = (
     Mutant(
         "together-without-a-last-look",
         "several locks are all held when their body begins",
-        "MultiLock.try_within",
+        "MultiLock._acquire",
         "if refusal is not None or self._last():",
         "if True:",
         f"{REGRESSIONS}::test_together_does_not_begin_with_a_lease_that_ran_out[threads-mariadb]",

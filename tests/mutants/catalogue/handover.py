@@ -142,7 +142,7 @@ HANDOVER = (
     Mutant(
         "the-end-of-with-is-told",
         "the end of `with` gives nothing back that was detached",
-        "Lease.leave",
+        "Lease._leave",
         "if self._detached and self._forget_detached():",
         "if False:",
         f"{TESTS}::test_the_end_of_with_is_quiet[threads-sqlite]",

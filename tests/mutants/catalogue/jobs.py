@@ -248,7 +248,7 @@ JOBS = (
         "run-not-ended-by-its-loss",
         "a run under await is ended by the loss of its lease if asked",
         "AsyncCron.__call__",
-        "lease.begin_body()",
+        "lease._begin_body()",
         "",
         "tests/aio/test_cron.py::test_a_run_is_ended_by_its_loss",
     ),

@@ -63,7 +63,7 @@ def later_renewed(clients: Clients) -> None:
         lease = me.lease(NAME, ttl=3)
         if me.acquire(lease, 0):
             me.work(0.8)
-            hold = lease.current()
+            hold = lease._current()
             while me.loop.now < 1.2 and hold is not None and not hold.renewing:
                 me.work(0.02)
             me.release(lease, after=0.5)

@@ -152,7 +152,7 @@ def away(clients: Clients) -> None:
         lease = me.locks.lease(NAME, ttl=3)  # its danger is told, and has a reason
         if me.acquire(lease, 0):
             me.locks._database.runtime.wait(lease.lost, 6)
-            hold = lease.current()
+            hold = lease._current()
             loss = None if hold is None else hold.loss
             if me.allowance.quiet and (loss is None or loss.reason != "unreachable"):
                 raise Violation(f"{me.name} is not told that the database is away: {loss}")

@@ -115,7 +115,7 @@ def busy_row(clients: Clients) -> None:
     def both(me: Thread) -> None:
         one, other = me.locks.lease(NAME, ttl=3), me.lease("y", ttl=3)
         if me.acquire(one, 0) and me.acquire(other, 0):
-            hold = other.current()
+            hold = other._current()
             for _ in range(40):
                 me.work(0.1, other)
                 if me.allowance.quiet and hold is not None and hold.schedule.cause is not None:
