@@ -26,7 +26,7 @@ class Surface:
     """An object of dblock.aio: what is awaited there, the calling thread's task awaits."""
 
     # What the cases ask of Locks and MultiLock beyond the public surface.
-    BESIDES = frozenset({"dialect", "timeouts", "locks"})
+    BESIDES = frozenset({"timeouts", "locks"})
 
     def __init__(self, world: Asyncio, target: Any) -> None:
         self._world = world
