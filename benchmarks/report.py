@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import sys
@@ -86,6 +87,8 @@ def _range(low: float, high: float) -> str:
 
 def _number(value: float) -> str:
     """Three digits that count, no more decimals than two."""
+    if math.isinf(value):
+        return "infinite"  # times a figure that is nothing
     if value == round(value) or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

@@ -14,7 +14,7 @@ from benchmarks.figures import Figure, Target
 from benchmarks.groups import GROUPS, TARGETS
 from benchmarks.handoffs import Turn, handoffs, summary
 from benchmarks.page import BEGIN, END, PAGE
-from benchmarks.report import merge, read_json
+from benchmarks.report import merge, read_json, target_table
 from tests.patience import SECONDS
 
 ROOT = Path(__file__).parent.parent
@@ -105,6 +105,19 @@ def test_a_target_is_judged_round_by_round(
     assert verdict is not None
     assert verdict.met is met
     assert Target("group", "scenario", "what", "nobody", bound).judge(figures) is None
+
+
+def test_a_ratio_to_nothing_is_a_verdict_that_can_be_shown() -> None:
+    """What takes no time that the clock can tell comes out as 0."""
+    target = TARGETS[0]
+    whos = (target.who, target.against)
+    rounds = ((1.0,), (0.0,))
+    figures = [
+        Figure(target.group, target.scenario, target.what, "us", who, values)
+        for who, values in zip(whos, rounds, strict=True)
+    ]
+    found = target_table(figures).columns[5]
+    assert any("infinite" in str(cell) for cell in found.cells)
 
 
 def test_a_group_that_is_measured_anew_replaces_its_figures() -> None:

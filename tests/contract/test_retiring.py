@@ -107,7 +107,7 @@ def test_what_is_used_stays(locks: Locks, others: Locks, engine: Engine) -> None
 def test_who_has_expired_long_ago_is_told_so(locks: Locks, engine: Engine) -> None:
     lease = locks.lease("report", ttl=0.1, renew=False)
     assert lease.acquire()
-    eventually(lambda: not lease.held)
+    eventually(lease.lost.is_set)
     age(engine, locks, "report")
     assert locks.prune_names(MONTH) == 1
     with pytest.raises(LockLost) as caught:
