@@ -68,6 +68,8 @@ def loss_of(
     ``now`` is a time after that state was read.
     """
     if state is None:
+        if held.term.over(now):  # the row of a name that nobody uses any more may be deleted
+            return expired(name)
         return LockLost(f"{name!r} was removed from the lock table", name=name, reason="forced")
     if state.fence != held.fence:
         # The term's deadline lies before the expiry, by any clock that runs about as fast as ours.

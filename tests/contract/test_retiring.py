@@ -9,6 +9,9 @@ from sqlalchemy import MetaData, insert, select, text, update
 from sqlalchemy.engine import Engine
 
 from dblock import LockLost, Locks
+from dblock.protocol.inspect import loss_of
+from dblock.protocol.lease import Held
+from dblock.protocol.term import Term
 from dblock.schema.tables import tables
 from tests.contract.conftest import NewLocks
 from tests.support import LONG, TABLE, WAITERS, Facts, Threads, blocked, borrowed, eventually
@@ -113,6 +116,15 @@ def test_who_has_expired_long_ago_is_told_so(locks: Locks, engine: Engine) -> No
     with pytest.raises(LockLost) as caught:
         lease.release()
     assert caught.value.reason == "expired"
+
+
+@pytest.mark.parametrize(("now", "reason"), [(10.0, "forced"), (40.0, "expired")])
+def test_a_row_that_is_gone_was_removed_by_force_only_within_the_term(
+    now: float, reason: str
+) -> None:
+    loss = loss_of(None, "report", "token", Held(3, Term(0.0, 30.0)), now)
+    assert loss is not None
+    assert loss.reason == reason
 
 
 def test_a_name_with_a_queue_stays(locks: Locks, engine: Engine) -> None:
