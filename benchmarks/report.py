@@ -88,7 +88,7 @@ def _range(low: float, high: float) -> str:
 def _number(value: float) -> str:
     """Three digits that count, no more decimals than two."""
     if math.isinf(value):
-        return "infinite"  # times a figure that is nothing
+        return "infinite"  # the ratio to a figure of 0
     if value == round(value) or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

@@ -49,8 +49,7 @@ class Pair:
 
     def caught_up(self) -> bool:
         """Whether all that the primary has written is on the standby."""
-        ((written,),) = execute(self.primary.url, "SELECT pg_current_wal_flush_lsn()")
-        return self.standby_has(f"SELECT (pg_last_wal_replay_lsn() >= '{written}')::int")
+        return self.standby.has_replayed(self.primary.flushed())
 
     def stop(self) -> None:
         """Stop the promoted one without a word, and start it again."""

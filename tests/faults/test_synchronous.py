@@ -75,8 +75,7 @@ class Synchronous:
         assert database is not None
         url = self.standby.url_for(database)
         ((received,),) = execute(url, "SELECT pg_last_wal_receive_lsn()")
-        replayed = f"SELECT pg_last_wal_replay_lsn() >= '{received}'::pg_lsn"
-        eventually(lambda: execute(url, replayed) == [(True,)])
+        eventually(lambda: self.standby.has_replayed(received))
         query = f"SELECT 1 FROM dblock_lock WHERE lock_name = '{name}' AND token IS NOT NULL"
         return bool(execute(url, query))
 

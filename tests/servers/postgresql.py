@@ -104,6 +104,18 @@ class PostgreSQL(_Databases, OwnServer):
         standby.start()
         return standby
 
+    def flushed(self) -> str:
+        """Up to which position this primary's log is on disk."""
+        ((position,),) = execute(self.url, "SELECT pg_current_wal_flush_lsn()")
+        return str(position)
+
+    def has_replayed(self, position: str) -> bool:
+        """Whether queries on this standby see the log up to a position; no while it is not up."""
+        with contextlib.suppress(DBAPIError):
+            query = f"SELECT pg_last_wal_replay_lsn() >= '{position}'"
+            return execute(self.url, query) == [(True,)]
+        return False
+
     def promote(self) -> None:
         """Make a primary of this standby, and wait until it is one."""
         if execute(self.url, "SELECT pg_promote()") != [(True,)]:

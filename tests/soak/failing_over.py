@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
+from functools import partial
 from typing import ClassVar
-
-from sqlalchemy.exc import DBAPIError
 
 from tests.servers import PostgreSQL, Server, execute
 from tests.support import eventually
@@ -74,15 +72,9 @@ class Pair(Server):
         """Let a new standby have what the primary has written so far, and nothing else."""
         self._standby = PostgreSQL(primary=self._primary)
         self._standby.start()
-        ((written,),) = execute(self._primary.url, "SELECT pg_current_wal_flush_lsn()")
-        eventually(lambda: self._has(f"SELECT pg_last_wal_replay_lsn() >= '{written}'"))
+        written = self._primary.flushed()
+        eventually(partial(self._standby.has_replayed, written))
         self._standby.stop()
-
-    def _has(self, query: str) -> bool:
-        assert self._standby is not None
-        with contextlib.suppress(DBAPIError):
-            return execute(self._standby.url, query) == [(True,)]
-        return False
 
     def fail_over(self) -> None:
         """Let the primary die, and the standby have its place."""

@@ -113,13 +113,8 @@ def test_a_promoted_standby_grants_nothing_for_the_longest_ttl(
         fence = caller.acquire("report", mine, 10 * LONG).fence
     assert fence is not None
     name = str(make_url(db.url).database)
-
-    def replicated() -> bool:
-        ((written,),) = execute(primary.url, "SELECT pg_current_wal_flush_lsn()")
-        query = f"SELECT pg_last_wal_replay_lsn() >= '{written}'"
-        return execute(standby.url, query) == [(True,)]
-
-    eventually(replicated)
+    written = primary.flushed()
+    eventually(lambda: standby.has_replayed(written))
     with Caller(standby.url_for(name)) as caller, pytest.raises(psycopg.Error):
         caller.acquire("report", mine)  # it is no primary yet
     primary.kill()

@@ -56,7 +56,7 @@ SESSIONS = {
     "postgresql": "SELECT client_port, state, query FROM pg_stat_activity "
     "WHERE datname = current_database() AND client_port > 0 AND query NOT LIKE '%%client_port%%'",
     "mariadb": "SELECT CAST(SUBSTRING_INDEX(host, ':', -1) AS UNSIGNED), command, info "
-    "FROM information_schema.processlist WHERE db = database() AND id <> connection_id() "
+    "FROM information_schema.processlist WHERE db = database() "
     "AND COALESCE(info, '') NOT LIKE '%%processlist%%'",
 }
 
