@@ -5,14 +5,14 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
 import pytest
 from sqlalchemy import create_engine, make_url
 
-from dblock import Locks
+from dblock import Lease, LockLost, Locks
 from tests.conftest import Database, NewDatabase, OwnServers
 from tests.faults.database import QUEUED
 from tests.faults.proxy import SECONDS, Proxy
@@ -282,6 +282,13 @@ def sessions_gone(url: str) -> None:
         assert time.monotonic() < deadline
 
 
+def release_even_if_lost(lease: Lease) -> None:
+    """A disk that stalls for longer than the first term of a hold may lose it: the next waiter is
+    granted the name all the same, and it is one more sync."""
+    with suppress(LockLost):
+        lease.release()
+
+
 def test_a_hand_off_is_on_disk_before_it_is_told(
     quiet: PostgreSQL, new_database: NewDatabase, threads: Threads
 ) -> None:
@@ -295,10 +302,10 @@ def test_a_hand_off_is_on_disk_before_it_is_told(
         for _ in range(HAND_OFFS):
             waiting = threads.start(waiter.acquire, timeout=SECONDS)
             eventually(lambda: execute(db.url, QUEUED) == [(1,)])
-            holder.release()
+            release_even_if_lost(holder)
             assert waiting.result(SECONDS)
             holder, waiter = waiter, holder
-        threads.run(holder.release)
+        threads.run(release_even_if_lost, holder)
     sessions_gone(quiet.url)
     assert HAND_OFFS <= syncs(quiet) - before <= 1.5 * HAND_OFFS
 
