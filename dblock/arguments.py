@@ -197,11 +197,10 @@ def check_max_renewals(max_renewals: object) -> int | None:
     """Return how often a lease renews itself. None is no limit."""
     if max_renewals is None:
         return None
-    if isinstance(max_renewals, bool) or not isinstance(max_renewals, int):
-        raise TypeError(f"max_renewals is an int, not {type(max_renewals).__name__}")
-    if max_renewals < 0:
-        raise ValueError(f"max_renewals cannot be negative: {max_renewals!r}")
-    return max_renewals
+    number = _whole("max_renewals", max_renewals)
+    if not 0 <= number <= COUNT_MAX:
+        raise ValueError(f"max_renewals is between 0 and {COUNT_MAX}: {max_renewals!r}")
+    return number
 
 
 def check_renew_every(renew_every: object, ttl: float, *, renew: bool) -> float | None:
@@ -219,13 +218,18 @@ def check_renew_every(renew_every: object, ttl: float, *, renew: bool) -> float 
     return number
 
 
+def _whole(what: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{what} is an int, not {type(value).__name__}: {value!r}")
+    return value
+
+
 def check_count(what: str, count: object) -> int:
     """Return a whole number, at least 1."""
-    if isinstance(count, bool) or not isinstance(count, int):
-        raise TypeError(f"{what} is an int, not {type(count).__name__}")
-    if not 1 <= count <= COUNT_MAX:
+    number = _whole(what, count)
+    if not 1 <= number <= COUNT_MAX:
         raise ValueError(f"{what} is between 1 and {COUNT_MAX}: {count!r}")
-    return count
+    return number
 
 
 def check_limit(limit: object) -> int:
@@ -233,14 +237,13 @@ def check_limit(limit: object) -> int:
 
     To take a slot, dblock tries one after the other until one is free, so a larger limit is slow.
     """
-    if isinstance(limit, bool) or not isinstance(limit, int):
-        raise TypeError(f"a limit is an int, not {type(limit).__name__}: {limit!r}")
-    if not 1 <= limit <= LIMIT_MAX:
+    number = _whole("a limit", limit)
+    if not 1 <= number <= LIMIT_MAX:
         raise ValueError(
             f"a limit is between 1 and {LIMIT_MAX}, not {limit!r}: to take a slot, dblock looks at "
             "one after the other until it finds a free one"
         )
-    return limit
+    return number
 
 
 def check_semaphore(name: object) -> str:
@@ -269,7 +272,8 @@ def check_fence(fence: object) -> int:
     return fence
 
 
-_TOKEN = re.compile(r"[0-9a-f]{32}")
+TOKEN = 32  # characters
+_TOKEN = re.compile(rf"[0-9a-f]{{{TOKEN}}}")
 _DETACHED = re.compile(r"([0-9a-f]{32})\.([1-9][0-9]{0,18})\.(.+)", re.DOTALL)
 
 
@@ -296,7 +300,8 @@ def check_token(token: object) -> str:
     if _TOKEN.fullmatch(token) is None:
         raise ValueError(
             "a token is 32 hexadecimal digits in lower case, such as secrets.token_hex(16) "
-            f"returns, not {counted(len(token), 'character')} like these"
+            f"returns; this text has {counted(len(token), 'character')}"
+            + (", and not only such digits" if len(token) == TOKEN else "")
         )
     return token
 
@@ -315,14 +320,16 @@ def check_renew(renew: object) -> bool:
     return renew
 
 
-def check_fair(fair: object) -> bool:
-    """Return whether waiters get the name in the order of their arrival, in all processes."""
-    if not isinstance(fair, bool):
-        raise TypeError(f"fair is True or False, not {fair!r}")
-    return fair
-
-
 C = TypeVar("C")
+
+
+def check_instance(what: str, value: object, kind: type[C]) -> C:
+    """Return an object of one of dblock's own classes."""
+    if not isinstance(value, kind):
+        raise TypeError(
+            f"{what} is a dblock.{kind.__name__}, not {type(value).__name__}: {value!r}"
+        )
+    return value
 
 
 def check_callback(what: str, callback: C) -> C:

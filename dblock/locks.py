@@ -13,6 +13,7 @@ from .arguments import (
     Seconds,
     check_detached,
     check_flag,
+    check_instance,
     check_label,
     check_limit,
     check_max_hold,
@@ -115,9 +116,13 @@ class Locks(Operators):
         label: str | None = None,
         trust_server: bool = False,
     ) -> None:
+        limits = Timeouts() if timeouts is None else timeouts
+        policy = RetryPolicy() if retry is None else retry
+        check_instance("timeouts", limits, Timeouts)
+        check_instance("retry", policy, RetryPolicy)
         source, dialect = self._resolve(
             target,
-            timeouts=timeouts if timeouts is not None else Timeouts(),
+            timeouts=limits,
             schema=schema,
             prefix=prefix,
             trust_server=trust_server,
@@ -126,7 +131,7 @@ class Locks(Operators):
         runtime = self._runtime()
         #: The column types of the user's tables that have counters.
         self._types: Types = WeakKeyDictionary()
-        self.retry = (retry if retry is not None else RetryPolicy()).drawing(runtime.random)
+        self.retry = policy.drawing(runtime.random)
         #: Shared by the strategies; not part of the public surface.
         self._database = Database(
             source,
@@ -441,7 +446,9 @@ class Locks(Operators):
         return Once(self._database, session, key, fingerprint=fingerprint, keep=keep, wait=wait)
 
     def _policy(self, retry: RetryPolicy | None) -> RetryPolicy:
-        return self.retry if retry is None else retry.drawing(self._database.runtime.random)
+        if retry is None:
+            return self.retry
+        return check_instance("retry", retry, RetryPolicy).drawing(self._database.runtime.random)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

@@ -150,6 +150,30 @@ def test_options_that_a_maker_does_not_take(
         getattr(locks, maker)(DETACHED if maker == "attach" else "report", *more, **{option: 1})
 
 
+@pytest.mark.parametrize("value", ["false", None, 0])
+@pytest.mark.parametrize("option", ["reentrant", "fair", "renew"])
+def test_flags_are_true_or_false(locks: Locks, option: str, value: object) -> None:
+    """A text such as "false" would count as true."""
+    with pytest.raises(TypeError, match=rf"^{option} is True or False, not {value!r}"):
+        locks.lease("report", **{option: value})  # type: ignore[arg-type]
+
+
+def test_retry_and_timeouts_of_another_type(locks: Locks) -> None:
+    calls: list[Callable[[Any], object]] = [
+        lambda retry: locks.lease("report", retry=retry),
+        lambda retry: locks.row("report", retry=retry),
+        lambda retry: locks.semaphore("report", 2, retry=retry),
+        lambda retry: Locks("sqlite:////nowhere/file", retry=retry),
+        lambda retry: AsyncLocks("sqlite+aiosqlite:////nowhere/file", retry=retry),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match=r"^retry is a dblock\.RetryPolicy, not int: 3$"):
+            call(3)
+    for made in (Locks, AsyncLocks):
+        with pytest.raises(TypeError, match=r"^timeouts is a dblock\.Timeouts, not int: 3$"):
+            made("sqlite+aiosqlite:////nowhere/file", timeouts=3)  # type: ignore[arg-type]
+
+
 def test_ttls(locks: Locks) -> None:
     for ttl, error, message in WRONG_TTLS:
         with pytest.raises(error, match=message):

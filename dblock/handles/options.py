@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar
 from ..arguments import (
     Seconds,
     check_callback,
-    check_fair,
+    check_flag,
     check_label,
     check_max_hold,
     check_max_renewals,
@@ -166,8 +166,8 @@ def lease_options(
         plan(check_ttl(ttl), renew, renew_every, max_renewals, max_hold),
         default if retry is None else policy(retry),
         wait,
-        reentrant,
-        fair is not False and check_fair(fair),
+        reentrant is not False and check_flag("reentrant", reentrant),
+        fair is not False and check_flag("fair", fair),
         "" if label is None else check_label(label),
         NO_CALLBACKS if on_danger is None is on_lost else _callbacks(on_danger, on_lost),
     )

@@ -314,7 +314,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"renew_every": 0.01}, ValueError, "renew_every is at least 0.05 s"),
     ({"renew_every": True}, TypeError, "renew_every"),
     ({"renew_every": 5, "renew": False}, ValueError, "does nothing with renew=False"),
-    ({"max_renewals": -1}, ValueError, "max_renewals cannot be negative"),
+    ({"max_renewals": -1}, ValueError, "max_renewals is between 0 and"),
     ({"max_renewals": 1.5}, TypeError, "max_renewals is an int, not float"),
     ({"max_renewals": True}, TypeError, "max_renewals is an int, not bool"),
     ({"max_hold": 0.01}, ValueError, r"max_hold is at least 0\.1 seconds"),

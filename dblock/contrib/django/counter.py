@@ -15,11 +15,13 @@ from sqlalchemy import Column, MetaData, Table, types
 from sqlalchemy.engine import make_url
 from sqlalchemy.sql import quoted_name
 
+from ...arguments import check_instance
 from ...counters.counter import Counter
 from ...counters.numbers import N, Number, Numbers, check_number
 from ...counters.table import CounterTable
 from ...errors import Unsupported
 from ...io.borrowed import TableTransaction
+from ...policy import RetryPolicy
 from ...protocol.explain import explain
 from ...protocol.faults import StatementError
 from .atomic import AtomicBlock, lend
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
     from ...io.core_statement import Compiled
     from ...locks import Locks
-    from ...policy import RetryPolicy
 
 T = TypeVar("T")
 
@@ -83,7 +84,7 @@ class ModelCounter:
         if floor is not None:
             check_number("a counter's floor", floor)
         self._floor = floor
-        self._retry = retry
+        self._retry = None if retry is None else check_instance("retry", retry, RetryPolicy)
         #: By the locks of its database.
         self._made: WeakKeyDictionary[Locks, Counter] = WeakKeyDictionary()
 
