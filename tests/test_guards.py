@@ -56,6 +56,7 @@ CASES = {
     "dblock/inner/__init__.py": [],
     "ALONE": [],
     "Shared": ["a.py::test_longer", "a.py::test_term", "b.py::test_free"],
+    "Shared.renew": ["a.py::test_longer", "a.py::test_term"],  # it is inherited
 }
 
 
@@ -102,6 +103,20 @@ def test_a_function_without_a_mutant_leads_to_its_class(code: Code) -> None:
     assert said.startswith("No mutant is in Lease.locked.\nThese tests guard dblock.boxes.Lease, ")
 
 
+def test_a_place_without_a_mutant_leads_to_the_files_that_name_it(
+    code: Code, tmp_path: Path
+) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_a.py").write_text("assert ALONE")
+    (tmp_path / "tests" / "test_b.py").write_text("assert ALONE is ALONE")
+    (tmp_path / "tests" / "test_c.py").write_text("STAND_ALONE = True")
+    assert guards_of("ALONE", code, MUTANTS) == (
+        "No mutant is in ALONE.\nNo mutant is in dblock.lonely.\n"
+        "No mutant is around it either. Files of tests that name ALONE:\n"
+        "tests/test_b.py\ntests/test_a.py\n"
+    )
+
+
 def test_other_places_of_the_same_name_are_named(code: Code) -> None:
     said = guards_of("Lease.renew", code, MUTANTS)
     assert said.startswith("dblock has other places of this name: --tests-of renew\n")
@@ -112,7 +127,7 @@ def test_other_places_of_the_same_name_are_named(code: Code) -> None:
     ("asked", "nearest"),
     [
         ("Lease.rnew", "Lease.renew"),
-        ("Shared.renew", ".*Lease.renew"),  # it is inherited
+        ("Other.renew", ".*Lease.renew"),
         ("dblock/box.py", "dblock/boxes.py"),
         ("reew", "renew"),
         ("ease", "Lease"),

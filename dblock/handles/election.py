@@ -172,7 +172,7 @@ class Election:
     Threads can share an Election. Each campaign is for a separate term.
     """
 
-    #: The class of its terms; the asyncio subclass overrides it.
+    #: The class of its terms; Django's election overrides it.
     term_class: type[Leadership] = Leadership
 
     def __init__(self, database: Database, options: LeaseOptions) -> None:

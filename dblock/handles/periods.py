@@ -41,7 +41,7 @@ def check_period(period: object) -> str:
     if period in PERIODS:
         return period
     meant = _similar(period)
-    hint = "" if meant is None else f"did you mean {meant!r}? "
+    hint = "" if meant is None else f"Did you mean {meant!r}? "
     raise ValueError(
         f"once_per is one of {', '.join(PERIODS)}, not {period!r}. {hint}Give a slot of your own "
         "as once_for"

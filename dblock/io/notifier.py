@@ -6,7 +6,6 @@ No thread of its own reads them: one of the waiters reads for all, and another o
 from __future__ import annotations
 
 import contextlib
-import logging
 import weakref
 from collections.abc import Sequence
 from math import inf
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from .connecting import OwnConnection
     from .connections import Connections
     from .runtime import Event, Runtime
-
-_log = logging.getLogger("dblock")
 
 # A rate limit, because every client that may connect can send notifications. A waiter that is
 # notified repeatedly pauses before it reads the row: AGAIN seconds at first, AGAIN_MAX at most.

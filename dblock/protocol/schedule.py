@@ -89,7 +89,10 @@ class Plan:
 
 
 class RenewalSchedule:
-    """The progress of one hold in its plan. Only the owner of the process-wide lock may use it.
+    """The progress of one hold in its plan. Only the owner of the process-wide lock changes it.
+
+    The keeper reads ``due`` and ``wake`` without the lock. A stale value costs it one pass, because
+    it checks again under the lock before it acts.
 
     ``due`` is when to renew, :data:`NEVER` if not at all. ``danger`` is when the holder gets a
     warning that its lease was not renewed. ``wake`` is the earliest time at which there is anything

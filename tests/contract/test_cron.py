@@ -349,7 +349,7 @@ def test_a_word_that_is_no_period_is_refused(
     for word in words:
         with pytest.raises(ValueError, match="once_per is one of minute, hour, day") as refused:
             locks.cron("a", once_per=word)
-        hint = re.search(r"did you mean '(\w+)'", str(refused.value))
+        hint = re.search(r"Did you mean '(\w+)'", str(refused.value))
         assert (hint and hint[1]) == meant, word
     with pytest.raises(TypeError, match="once_per is a str"):
         locks.cron("a", once_per=1)  # type: ignore[arg-type]

@@ -24,7 +24,10 @@ class Code:
     """All modules under a root, as they are now: ``texts`` by file, and what each name defines."""
 
     def __init__(self, root: Path) -> None:
+        self.root = root
         self.texts: dict[str, str] = {}
+        #: The names of the base classes, as the class statement has them, by the class's name.
+        self.bases: dict[str, list[str]] = defaultdict(list)
         self._places: dict[str, list[Place]] = defaultdict(list)
         self._by_last_part: dict[str, list[str]] = defaultdict(list)
         for path in sorted((root / PACKAGE).rglob("*.py")):
@@ -37,8 +40,12 @@ class Code:
         parts = file.with_suffix("").parts
         module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         self._places[module].append(Place(str(file), 0, text.count("\n") + 1))
-        for name, first, last in defined(ast.parse(text), module):
+        tree = ast.parse(text)
+        for name, first, last in defined(tree, module):
             self._places[name].append(Place(str(file), first, last))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                self.bases[node.name] += map(base_name, node.bases)
 
     @property
     def names(self) -> Iterable[str]:
@@ -111,6 +118,11 @@ def defined(within: ast.AST, prefix: str) -> Iterator[tuple[str, int, int]]:
                 yield f"{prefix}.{name}", node.lineno - 1, node.end_lineno or node.lineno
             case _:
                 yield from defined(node, prefix)
+
+
+def base_name(base: ast.expr) -> str:
+    """Return the name of a base class without its module and its type arguments."""
+    return ast.unparse(base).partition("[")[0].rpartition(".")[2]
 
 
 def in_any_layout(fragment: str) -> re.Pattern[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
@@ -17,21 +18,45 @@ def guards_of(asked: str, code: Code, mutants: Sequence[Mutant]) -> str:
     """Return the tests that guard a part of dblock, each with the mutants that it has to find.
 
     ``asked`` is the end of a qualified name (`renew`, `Lease.renew`, `protocol.renew`), a file or
-    a folder (`dblock/lease.py`, `protocol/waiting`). If no mutant is in a function, the tests of
-    its class or module are returned. Raises LookupError if dblock has nothing of that name.
+    a folder (`dblock/lease.py`, `protocol/waiting`). A method may be one that the class inherits.
+    If no mutant is in a function, the tests of its class or module are returned; and if there are
+    none, the files of tests that name it. Raises LookupError if dblock has nothing of that name.
     """
-    names = code.ending(asked)
+    names = code.ending(asked) or inherited(asked, code)
     if not names:
         return listed(asked, planted_in(files_at(asked, code), code, mutants))
-    last, text = asked.rpartition(".")[2], ""
+    word = last = asked.rpartition(".")[2]
+    text = ""
     if len(code.ending(last)) > len(names):
         text = f"dblock has other places of this name: --tests-of {last}\n"
     while not (found := planted_in(places_of(names, code), code, mutants)):
+        text += f"No mutant is in {asked}.\n"
         if not (outer := around(names, code)):
             break
-        text += f"No mutant is in {asked}.\n"
         names, asked = outer, " and ".join(outer)
-    return f"{text}{listed(asked, found)}"
+    return f"{text}{listed(asked, found) if found else naming(word, code)}"
+
+
+def inherited(asked: str, code: Code) -> list[str]:
+    """Return the names under which the base classes of a class define its method."""
+    owner, _, method = asked.rpartition(".")
+    for base in code.bases.get(owner.rpartition(".")[2], ()):
+        name = f"{base}.{method}"
+        if found := code.ending(name) or inherited(name, code):
+            return found
+    return []
+
+
+def naming(word: str, code: Code) -> str:
+    """Return the files of tests that name something, the most often first."""
+    pattern = re.compile(rf"\b{re.escape(word)}\b")
+    times = {
+        str(path.relative_to(code.root)): len(pattern.findall(path.read_text()))
+        for path in (code.root / "tests").rglob("test_*.py")
+    }
+    most = sorted((file for file in times if times[file]), key=lambda file: (-times[file], file))
+    files = "\n".join(most[:NEAREST]) or "none"
+    return f"No mutant is around it either. Files of tests that name {word}:\n{files}\n"
 
 
 def places_of(names: Collection[str], code: Code) -> list[Place]:

@@ -1,8 +1,8 @@
-"""The waiting strategies. Each database has one.
+"""The waiting strategies. :func:`way_to_wait` chooses one by the database, the policy and ``fair``.
 
 ::
 
-    Polling      SQLite, and behind a pooler: join the name's queue, and poll
+    Polling      SQLite; MariaDB, if a waiter is fair or counts its tries: join the queue, and poll
     Queueing     PostgreSQL: join the queue, and be notified; the release passes the name on
     ServerWait   MariaDB: wait in the server, for a user lock of the session
 """
