@@ -121,7 +121,10 @@ class Notifier:
             if listener.listens and listener.server != server:
                 self.disconnect()  # another server has replaced its server
             if not listener.listens:
-                listener.connect(server, observes=self._observes)
+                observes = self._observes
+                listener.connect(server, observes=observes)
+                if observes != self._observes:  # an observer came or went meanwhile
+                    self.disconnect()
         with lock:
             if not listener.listens:
                 return None
