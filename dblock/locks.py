@@ -50,7 +50,7 @@ from .holding.database import Database
 from .holding.keeper import Keeper, keeper_of_process
 from .io.runtime import Runtime
 from .io.target import address, locate
-from .policy import RetryPolicy, Timeouts
+from .policy import RetryPolicy, Timeouts, check_retry
 from .protocol.attach import Detached
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ class Locks(Operators):
         runtime = self._runtime()
         #: The column types of the user's tables that have counters.
         self._types: Types = WeakKeyDictionary()
-        self.retry = (retry if retry is not None else RetryPolicy()).drawing(runtime.random)
+        policy = RetryPolicy() if retry is None else check_retry(retry)
+        self.retry = policy.drawing(runtime.random)
         #: Shared by the strategies; not part of the public surface.
         self._database = Database(
             source,
@@ -441,7 +442,9 @@ class Locks(Operators):
         return Once(self._database, session, key, fingerprint=fingerprint, keep=keep, wait=wait)
 
     def _policy(self, retry: RetryPolicy | None) -> RetryPolicy:
-        return self.retry if retry is None else retry.drawing(self._database.runtime.random)
+        if retry is None:
+            return self.retry
+        return check_retry(retry).drawing(self._database.runtime.random)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

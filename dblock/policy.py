@@ -126,6 +126,13 @@ class RetryPolicy:
         return self.wait.min + (most - self.wait.min) * self._random()
 
 
+def check_retry(retry: object) -> RetryPolicy:
+    """Return a policy, or raise TypeError: a strategy of tenacity is only a part of one."""
+    if not isinstance(retry, RetryPolicy):
+        raise TypeError(f"retry is a dblock.RetryPolicy, not {type(retry).__name__}: {retry!r}")
+    return retry
+
+
 def _call_state(number: int, elapsed: float) -> RetryCallState:
     from tenacity import RetryCallState, Retrying
 
