@@ -5,7 +5,6 @@ No thread of its own reads them: one of the waiters reads for all, and another o
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import weakref
 from collections.abc import Sequence
@@ -150,8 +149,7 @@ class Notifier:
             # No reader would take the topics' notifications off the socket. A reader of tickets
             # finds the connection closed, and connects again without topics.
             self._observes = False
-            with contextlib.suppress(Exception):  # it may be broken
-                self.listener.hang_up()
+            self.listener.hang_up()
 
     def disown(self, tickets: Sequence[str]) -> None:
         """Close the connection if it listens for these tickets, so that the database sees them as
