@@ -4,6 +4,7 @@
 
     DBLockError
     ├── NotAcquired (also a TimeoutError)  the lock has another holder; names it, and the expiry
+    │   └── InProgress                     another call with the same key has not ended
     ├── NotHeld (also a RuntimeError)      you released or renewed a lock that you do not hold
     ├── LockLost                           you held the lock, and it was lost; says why
     │   └── StaleFence                     a gate has seen a larger fence than yours
@@ -11,7 +12,6 @@
     ├── OutcomeUnknown                     no reply came, and dblock could not find out the outcome
     ├── Conflict                           another transaction came first: run yours again
     ├── NotEnough                          a counter would fall below its floor
-    ├── InProgress                         another call with the same key has not ended
     ├── KeyReused                          the key belongs to a call with another payload
     ├── LimitMismatch (also a ValueError)  the semaphore has another limit
     ├── Unavailable                        the database was not reached, or cannot serve now

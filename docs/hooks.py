@@ -156,15 +156,16 @@ def usage(name: str, command: click.Command) -> str:
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:
-    """What a class of dblock's has for users, and its bases that have no entry of their own."""
+    """What a class of dblock's has for users, and its bases that no entry of a base has."""
     found: dict[str, Any] = {}
+    bases = [base for base in kind.__mro__[1:] if base in documented()]
     for own in reversed(kind.__mro__):
-        if own.__module__.startswith("dblock") and (own is kind or own not in documented()):
+        if own.__module__.startswith("dblock") and not any(issubclass(base, own) for base in bases):
             found |= vars(own)
     for name, member in found.items():
         if not (inspect.isroutine(member) or isinstance(member, property)):
             continue
-        doc = (inspect.getdoc(member) or "").lower()
+        doc = " ".join((inspect.getdoc(member) or "").lower().split())
         inside = name.startswith("_") or "not part of the public surface" in doc
         if doc and not inside:
             yield name, member

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, make_url
+from tenacity import stop_after_attempt
 
 from dblock import Locks, NotHeld, Timeouts, Unsupported
 from dblock.aio import AsyncLocks
@@ -145,7 +146,8 @@ def test_options_that_a_maker_does_not_take(
     driver = "+aiosqlite" if made is AsyncLocks else ""
     locks = made(f"sqlite{driver}:////nowhere/file")
     with pytest.raises(
-        TypeError, match=rf"^{maker}\(\) has no option '{option}'; its .*label.*ttl"
+        TypeError,
+        match=rf"^{maker}\(\) has no option '{option}'; of a lease's options it takes .*label.*ttl",
     ):
         getattr(locks, maker)(DETACHED if maker == "attach" else "report", *more, **{option: 1})
 
@@ -172,6 +174,28 @@ def test_retry_and_timeouts_of_another_type(locks: Locks) -> None:
     for made in (Locks, AsyncLocks):
         with pytest.raises(TypeError, match=r"^timeouts is a dblock\.Timeouts, not int: 3$"):
             made("sqlite+aiosqlite:////nowhere/file", timeouts=3)  # type: ignore[arg-type]
+
+
+WRONG_LIMITS: list[tuple[str, Any, type[Exception], str]] = [
+    ("renew", [], TypeError, "renew is True or False"),
+    ("renew_every", [], TypeError, "number of seconds or a timedelta, not list"),
+    ("renew_every", True, TypeError, "number of seconds or a timedelta, not bool"),
+    ("renew_every", 0.04, ValueError, "at least 0.05 s, and at most half of the TTL of 30 s"),
+    ("renew_every", 15.1, ValueError, "at most half of the TTL"),
+    ("renew_every", float("nan"), ValueError, "cannot be NaN"),
+    ("renew_every", 10**400, OverflowError, "too large"),
+    ("max_renewals", [], TypeError, "max_renewals is an int, not list"),
+    ("max_hold", {}, TypeError, "number of seconds or a timedelta, not dict"),
+]
+
+
+def test_limits(locks: Locks) -> None:
+    for option, given, error, message in WRONG_LIMITS:
+        with pytest.raises(error, match=message) as told:
+            locks.lease("report", **{option: given})
+        assert not isinstance(told.value.__context__, TypeError)  # no error of the cache
+    with pytest.raises(TypeError, match=r"retry is a dblock\.RetryPolicy"):
+        locks.row("report", retry=stop_after_attempt(3))  # type: ignore[arg-type]
 
 
 def test_ttls(locks: Locks) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import dblock
+from dblock import Leadership
 from docs.hooks import WIDTH, documented, linked, members, signature, where
 
 #: Where a type's fields are its values: what they hold comes back too.
@@ -66,6 +67,19 @@ def test_a_signature_is_one_line_or_one_line_a_parameter() -> None:
             assert len(before) == 1 + len(parameters) + len(marks)
         else:
             assert len(last) <= WIDTH
+
+
+def test_an_inherited_member_has_one_entry() -> None:
+    for kind in filter(inspect.isclass, documented()):
+        for base in kind.__mro__[1:]:
+            if base in documented():
+                both = {name for name, _ in members(kind)} & {name for name, _ in members(base)}
+                assert both <= set(vars(kind)), kind
+
+
+def test_a_member_for_dblock_itself_has_no_entry() -> None:
+    """However its docstring is broken into lines."""
+    assert "begin" not in dict(members(Leadership))
 
 
 @pytest.mark.parametrize(

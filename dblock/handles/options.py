@@ -129,7 +129,7 @@ class LeaseOptions(NamedTuple):
 def unknown_option(maker: str, given: Mapping[str, Any]) -> TypeError:
     """Return the error for an option that this maker of :class:`.Locks` does not take."""
     unknown, taken = min(given.keys() - TAKEN[maker]), ", ".join(sorted(TAKEN[maker]))
-    return TypeError(f"{maker}() has no option {unknown!r}; its options are {taken}")
+    return TypeError(f"{maker}() has no option {unknown!r}; of a lease's options it takes {taken}")
 
 
 def check_keywords(maker: str, given: Mapping[str, Any]) -> None:
@@ -161,9 +161,14 @@ def lease_options(
     ``default`` is the policy of these Locks, and ``policy`` prepares another one. Raises TypeError
     and ValueError.
     """
+    limits = check_ttl(ttl), renew, renew_every, max_renewals, max_hold
+    try:
+        planned = plan(*limits)
+    except TypeError:  # of a check, or of the cache, which takes no list and does not say which
+        planned = None
     return LeaseOptions(
         name,
-        plan(check_ttl(ttl), renew, renew_every, max_renewals, max_hold),
+        plan.__wrapped__(*limits) if planned is None else planned,
         default if retry is None else policy(retry),
         wait,
         reentrant is not False and check_flag("reentrant", reentrant),

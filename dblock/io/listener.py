@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import weakref
 from collections import deque
@@ -134,9 +135,13 @@ class Listener:
             raise StatementError(fault, first_line(error)) from error
 
     def hang_up(self) -> None:
-        """End the connection under its reader, which finds the end of the data, and drops it."""
+        """End the connection under its reader, which finds the end of the data, and drops it.
+
+        The reader finds that too if the connection is broken, or was ended before.
+        """
         for connection in self._open:
-            self._runtime.hang_up(connection.driver.fileno())
+            with contextlib.suppress(Exception):
+                self._runtime.hang_up(connection.driver.fileno())
 
     def take(self) -> list[OwnConnection]:
         """Take the connection away, under the lock, for :meth:`drop` outside it."""

@@ -5,7 +5,6 @@ No thread of its own reads them: one of the waiters reads for all, and another o
 
 from __future__ import annotations
 
-import contextlib
 import weakref
 from collections.abc import Sequence
 from math import inf
@@ -118,7 +117,10 @@ class Notifier:
             if listener.listens and listener.server != server:
                 self.disconnect()  # another server has replaced its server
             if not listener.listens:
-                listener.connect(server, observes=self._observes)
+                observes = self._observes
+                listener.connect(server, observes=observes)
+                if observes != self._observes:  # an observer came or went meanwhile
+                    self.disconnect()
         with lock:
             if not listener.listens:
                 return None
@@ -144,8 +146,7 @@ class Notifier:
             # No reader would take the topics' notifications off the socket. A reader of tickets
             # finds the connection closed, and connects again without topics.
             self._observes = False
-            with contextlib.suppress(Exception):  # it may be broken
-                self.listener.hang_up()
+            self.listener.hang_up()
 
     def disown(self, tickets: Sequence[str]) -> None:
         """Close the connection if it listens for these tickets, so that the database sees them as

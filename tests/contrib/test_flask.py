@@ -16,6 +16,7 @@ from sqlalchemy import Column, Integer, MetaData, Table, inspect
 
 from dblock import Locks, NotAcquired, SchemaMissing
 from dblock.contrib.flask import DBLock
+from dblock.testing import Faults
 from tests.conftest import NewDatabase
 from tests.contrib.project import HEAD
 from tests.support import LONG, Threads
@@ -129,6 +130,24 @@ def test_all_kinds(new_database: NewDatabase, create_app: Factory) -> None:
                     call.result = {"id": 7}
             assert call.result == {"id": 7}
             db.session.commit()
+
+
+def test_while_the_locks_are_a_tests(new_database: NewDatabase, create_app: Factory) -> None:
+    """Counters and calls that are made once stay in the application's database."""
+    app = create_app(new_database("sqlite", migrated=True).url)
+    table = Table("item", MetaData(), Column("id", Integer, primary_key=True), Column("n", Integer))
+    with app.app_context():
+        table.create(db.session.connection())
+        db.session.execute(table.insert().values(id=7, n=3))
+        db.session.commit()
+        with Faults() as faults:
+            faults.instead_of(locks.locks)
+            assert locks.counter(table.c.n, key=table.c.id).take(db.session, 7, 2)
+            with locks.once(db.session, "order:42") as call:
+                call.result = {"id": 7}
+            db.session.commit()
+        with locks.once(db.session, "order:42") as call:
+            assert call.replayed
 
 
 def test_every_maker_of_locks_is_there() -> None:

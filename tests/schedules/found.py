@@ -50,6 +50,15 @@ FOUND = {
         database ends: user
         """,
     ),
+    "an observer does not hear its topic": Found(
+        Planted(
+            "one_observes", NOTIFIER, "Notifier.ticket", "if observes != self._observes:", "if 0:"
+        ),
+        """
+        begin: database
+        one at Listener.connect `with lock:` #3: observer
+        """,
+    ),
     "an idle connection stays open after close": Found(
         Planted(
             "closed_while_used",

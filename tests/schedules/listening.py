@@ -33,6 +33,7 @@ from .standard import RunRuntime
 SERVER = "server"
 WIDTH = 24  # of a ticket on the wire
 LONG, SHORT = 100.0, 10.0
+TOPIC = "topic".ljust(WIDTH)
 
 
 class Wire:
@@ -40,6 +41,7 @@ class Wire:
 
     def __init__(self, channel: str) -> None:
         self.channel = channel
+        self.observes = False
         self.far, self.near = socket.socketpair()
         self.near.setblocking(False)
         self.closed = False
@@ -75,6 +77,13 @@ class Database:
                 with contextlib.suppress(BrokenPipeError):  # it has just gone
                     wire.far.send(ticket.ljust(WIDTH).encode())
 
+    def proclaim(self) -> None:
+        """Send the topic to all connections that observe."""
+        for wire in self.open:
+            if wire.observes:
+                with contextlib.suppress(BrokenPipeError):  # it has just gone
+                    wire.far.send(TOPIC.encode())
+
     def cut(self) -> None:
         """Cut all connections."""
         for wire in self.wires:
@@ -99,6 +108,7 @@ class Calling(SQLite3):
         *,
         observes: bool = False,
     ) -> str | None:
+        connection.observes = observes
         return cast(str, connection.channel)
 
     def called(self, connection: Any) -> list[tuple[str, Passed | None]]:
@@ -255,6 +265,37 @@ def the_connection_is_lost(run: Run) -> None:
     run.go()
     waiters.check("one", "two")
     assert run.now == began, "not all were told"
+
+
+@scenario(Notifier.ticket, Notifier.disconnect, Listener.connect, preemptions=1, early=False)
+def one_observes(run: Run) -> None:
+    """It hears the topic, also if another waiter was about to listen for tickets alone."""
+    waiters = Waiters(run)
+    proclaimed = run.now + 1.5 * SHORT
+
+    def observe() -> None:
+        waiter = waiters.local_queue.waiter("observer")
+        try:
+            while run.now <= proclaimed:
+                if not waiter.ticket(SERVER, look=False, topic=TOPIC)[1]:
+                    run.sleep(SHORT)  # it looks itself
+                elif waiter.wait(LONG)[0] and waiter._call and not waiter._call.over:
+                    waiters.woken["observer"] = run.now
+                    return
+        finally:
+            waiter.leave()
+
+    def proclaim() -> None:
+        run.sleep(1.5 * SHORT)
+        waiters.database.proclaim()
+        waiters.call("one")
+
+    run.start("one", partial(waiters.wait, "one"))
+    run.start("observer", observe)
+    run.start("database", proclaim)
+    run.go()
+    waiters.check("one", "observer")
+    assert waiters.woken["observer"] == proclaimed, "a topic was not heard"
 
 
 @scenario(*LOOKED_AT, preemptions=1, early=False)

@@ -17,6 +17,10 @@ from tests.support import LONG, SECONDS, Threads, eventually
 from tests.waiting.conftest import NAME, Queue, lease
 from tests.waiting.test_leaving import Enough
 
+LISTENERS = (
+    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query ^@ 'LISTEN'"
+)
+
 
 def test_an_outage_is_told_to_all_who_wait(queue: Queue, threads: Threads) -> None:
     """And not to one after the other, each after the seconds for which it looks for the server."""
@@ -73,6 +77,25 @@ def test_a_listener_of_another_server_is_not_listened_to(queue: Queue) -> None:
     assert notifier.ticket("another") is None
     assert not listener.listens
     assert notifier.ticket(server) is None  # for a while
+
+
+@pytest.mark.usefixtures("only_calls")
+def test_a_connection_that_is_gone_is_hung_up_again(queue: Queue) -> None:
+    """By a caller that comes before the reader has found the end of the data."""
+    locks = queue.locks()
+    notifier = locks._database.contenders.local_queue.notifier
+    with lease(queue.locks()):
+        eventually(lambda: not locks.lease(NAME, wait=0.2).acquire() and notifier.listener.listens)
+    assert execute(queue.db.url, LISTENERS)
+    reader = notifier.ticket(notifier.listener.server)
+    assert reader is not None
+    notifier._reader = reader
+    notifier.disconnect()
+    eventually(lambda: not execute(queue.db.url, LISTENERS))
+    notifier.disconnect()
+    assert notifier.wait(reader, 10.0) == (True, None)
+    assert not notifier.listener.listens
+    notifier.forget(reader)
 
 
 def test_a_hot_name_is_waited_for_by_the_listener_of_its_own_server(queue: Queue) -> None:
