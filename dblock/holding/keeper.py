@@ -331,8 +331,10 @@ def warn(known: ref[LeaseHold], danger: Danger) -> None:
     """Call a holder's ``on_danger``, unless it has released its lease meanwhile, or has found the
     loss itself."""
     hold = known()
-    if hold is not None and not hold.ended and hold.callbacks.on_danger is not None:
-        hold.callbacks.on_danger(danger)
+    if hold is not None and not hold.ended:
+        on_danger = hold.callbacks.on_danger  # read once: a loss replaces the callbacks
+        if on_danger is not None:
+            on_danger(danger)
 
 
 def guarded(call: Call) -> None:

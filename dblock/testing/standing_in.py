@@ -22,7 +22,7 @@ def stand_in(
 
     Their handles refer to the database and its runtime. So it replaces these two in place.
     """
-    database, dialect, runtime = locks._database, locks._database.dialect, locks._database.runtime
+    database, runtime = locks._database, locks._database.runtime
     _refuse_held(locks)
     usual, counting = _twin(database), _twin(locks)
     counting._database = usual
@@ -33,7 +33,6 @@ def stand_in(
     # a sync database of its own.
     made.kept = SimulatedDatabase(process, SimulatedRuntime(process), callers, usual)
     ends = [_become(runtime, simulated), _become(database, made)]
-    locks._database.dialect = made.dialect
     # A counter locks nothing: it works in the user's own table, so it is not moved.
     vars(locks)["counter"] = counting.counter
     # Nor is a call that is made once: its record is in the user's transaction.
@@ -44,7 +43,6 @@ def stand_in(
         made.close()
         vars(locks).pop("counter")
         vars(locks).pop("once")
-        locks._database.dialect = dialect
         for end in ends:
             end()
 
