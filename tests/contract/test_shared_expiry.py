@@ -37,18 +37,18 @@ def test_a_reader_lets_it_last_for_its_own_ttl(locks: Locks, others: Locks) -> N
     with locks.shared(NAME, ttl=LONG):
         with others.shared(NAME, ttl=LONGER, wait=0):
             assert remaining(locks) > LONG
-        with others.shared(NAME, ttl=SHORT, wait=0) as brief:
+        with others.shared(NAME, ttl=LONG / 2, wait=0) as brief:
             assert remaining(locks) > LONG
             brief.renew()
-            brief.renew(SHORT / 2)
+            brief.renew(LONG / 4)
             assert remaining(locks) > LONG
-            assert brief.remaining < SHORT
+            assert brief.remaining < LONG / 4
 
 
 def test_dead_readers_run_out_with_the_last_one(locks: Locks, others: Locks) -> None:
     dead = locks.shared(NAME, ttl=SHORT, renew=False)
     dead.acquire()
-    with others.shared(NAME, ttl=SHORT) as alive:
+    with others.shared(NAME, ttl=10 * SHORT) as alive:
         eventually(lambda: not dead.held)
         alive.check()
         assert not locks.lease(NAME).acquire(blocking=False)
