@@ -160,7 +160,7 @@ def test_a_loop_that_ends_with_a_lease_in_it(
     """asyncio.run cancels the body and the keeper; the body's end gives the lease back."""
 
     async def work(locks: AsyncLocks, inside: asyncio.Event) -> None:
-        async with locks.lease("report", ttl=0.3):
+        async with locks.lease("report", ttl=3):
             inside.set()
             await asyncio.sleep(SECONDS)
 
@@ -187,7 +187,7 @@ def test_a_process_ends_with_its_keepers(url: str) -> None:
         async def main():
             asyncio.get_running_loop().slow_callback_duration = 10
             async with AsyncLocks({url!r}) as one, AsyncLocks({url!r}, keeper="thread") as two:
-                async with one.lease("a"), two.lease("b", ttl=1.5) as lease:
+                async with one.lease("a"), two.lease("b", ttl=3) as lease:
                     await renewed(lease)
 
         asyncio.run(main())

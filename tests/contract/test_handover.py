@@ -75,12 +75,12 @@ def test_who_detached_it_is_powerless(locks: Locks, others: Locks, engine: Engin
 def test_it_is_renewed_where_it_is_attached_alone(
     locks: Locks, others: Locks, engine: Engine
 ) -> None:
-    with locks.lease("report", ttl=SHORT) as lease:
+    with locks.lease("report", ttl=10 * SHORT) as lease:
         text = lease.detach(LONG)
         expires = lock_row(engine, locks, "report").expires_at
-        threading.Event().wait(SHORT)
+        threading.Event().wait(5 * SHORT)
         assert lock_row(engine, locks, "report").expires_at == expires
-    with others.attach(text, ttl=4 * SHORT):
+    with others.attach(text, ttl=10 * SHORT):
         first = lock_row(engine, locks, "report").expires_at
         eventually(lambda: lock_row(engine, locks, "report").expires_at != first)
 

@@ -437,18 +437,18 @@ def test_a_reader_lets_it_last_for_its_own_ttl(locks: Locks, others: Locks) -> N
     with locks.shared(NAME, LONG):
         with others.shared(NAME, LONGER, 0):
             assert remaining(locks) > LONG
-        with others.shared(NAME, SHORT, 0) as brief:
+        with others.shared(NAME, LONG / 2, 0) as brief:
             assert remaining(locks) > LONG
             brief.renew()
-            brief.renew(SHORT / 2)
+            brief.renew(LONG / 4)
             assert remaining(locks) > LONG
-            assert brief.remaining < SHORT
+            assert brief.remaining < LONG / 4
 
 
 def test_dead_readers_run_out_with_the_last_one(locks: Locks, others: Locks) -> None:
     dead = locks.shared(NAME, SHORT, renew=False)
     dead.acquire()
-    with others.shared(NAME, SHORT) as alive:
+    with others.shared(NAME, 10 * SHORT) as alive:
         eventually(lambda: not dead.held)
         alive.check()
         assert not locks.lease(NAME).acquire(blocking=False)

@@ -95,7 +95,7 @@ def test_waits_and_holds(locks: Locks, telemetry: Telemetry) -> None:
 
 
 def test_renewals_and_losses(locks: Locks, telemetry: Telemetry) -> None:
-    lease = locks.lease("a", ttl=0.6)
+    lease = locks.lease("a", ttl=3.0)
     lease.acquire()
     eventually(lambda: bool(telemetry.outcomes("dblock.renewal.lag").get("renewed")))
     locks.release("a", force=True)

@@ -84,7 +84,7 @@ def test_forgotten(volatile: Database) -> None:
 
 def test_a_ttl_that_nobody_has_asked_for_yet(unused: Database) -> None:
     with Locks(unused.url) as locks:
-        with locks.lease("report", ttl=1) as lease:
+        with locks.lease("report", ttl=10) as lease:
             text = lease.detach(LONG)
         with locks.attach(text, ttl=100 * LONG) as taken:
             assert taken.remaining > 50 * LONG

@@ -146,7 +146,7 @@ def test_a_server_that_was_tried_out_does_not_believe_its_own_witness(
         assert 1 < longest <= LONG
         assert pause(new.url) > 0
         shorten_pause(new.url, 0)
-        with after.lease("report", ttl=1, wait=0) as lease:
+        with after.lease("report", ttl=10, wait=0) as lease:
             assert lease.fence > fence
 
 
@@ -163,11 +163,11 @@ def test_fences_grow_there_and_back_again(sides: tuple[Side, Side], world: World
             new.follow(old)
             new.leave()
             for _ in range(2):
-                with before.lease("report", ttl=1, wait=0) as lease:
+                with before.lease("report", ttl=10, wait=0) as lease:
                     fences.append(lease.fence)
             refuse(after.lease("more", wait=0))
             shorten_pause(new.url, 0)
-            with after.lease("report", ttl=1, wait=0) as lease:
+            with after.lease("report", ttl=10, wait=0) as lease:
                 fences.append(lease.fence)
             execute(new.url, "UPDATE dblock_lock SET expires_at = clock_timestamp()")
     assert fences == sorted(set(fences))

@@ -89,7 +89,7 @@ def test_a_lease_taken_at_the_very_end(new_database: NewDatabase) -> None:
 
     @atexit.register
     def at_end():
-        with locks.lease("report", ttl=1):
+        with locks.lease("report", ttl=10):
             print("held", flush=True)
     """
     db = new_database("sqlite", migrated=True)
