@@ -13,6 +13,7 @@ from sqlalchemy import Column, Integer, MetaData, Table, text
 from sqlalchemy.engine import Engine
 
 from dblock import LockLost, Locks, OutcomeUnknown, Timeouts, Unavailable
+from dblock.protocol.retry import PAUSE
 from tests.conftest import Database, NewDatabase, OwnServers
 from tests.faults.conftest import GIVE_BACK, GRANT, RELEASE, RENEW, Net
 from tests.faults.proxy import SECONDS, Lose, Proxy
@@ -349,8 +350,9 @@ def test_an_unreachable_database_is_given_up_within_the_patience(net: Net, strat
         with pytest.raises(Unavailable):
             getattr(locks, strategy)("report").acquire()
         took = time.monotonic() - start
-    assert net.proxy.accepted > 1
-    assert QUICK.socket / 2 < took < QUICK.socket + 4
+    assert took > QUICK.socket / 2
+    # A pause is between two tries. So their number is bounded, on a slow machine too.
+    assert 1 < net.proxy.accepted <= 1 + QUICK.socket / PAUSE
 
 
 def test_a_database_that_comes_back_in_time(net: Net) -> None:
