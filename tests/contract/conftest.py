@@ -10,12 +10,13 @@ import pytest
 from sqlalchemy.engine import Engine
 
 from dblock import Counter, Locks
+from dblock.protocol.sharing import SharedAttempt
 from tests.conftest import KINDS, lent, needed
 from tests.contract.apart import THREADS_ONLY, kinds
 from tests.contract.renewals import Renewals
 from tests.contract.shop import Base, Product
 from tests.lending import Database
-from tests.support import Facts, new_session
+from tests.support import SECONDS, Facts, new_session
 from tests.worlds.behind import timed
 from tests.worlds.portal import WORLDS
 from tests.worlds.world import World
@@ -51,6 +52,12 @@ db = pytest.fixture(lent)
 def times() -> dict[str, float]:
     """Those of the protocol's times that are not as usual in a test; see ``Timing``."""
     return {}
+
+
+@pytest.fixture
+def patient_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers go past no writer that came before them, however late a busy machine shows it."""
+    monkeypatch.setattr(SharedAttempt, "patient", SECONDS)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import pytest
 from sqlalchemy.engine import Engine
 
 from dblock import DetachedHold, LimitMismatch, LockLost, Locks, NotAcquired
-from dblock.protocol.sharing import SharedAttempt
 from tests.contract.conftest import NewLocks
 from tests.contract.test_detached import ANOTHER, TOKEN, lost, waiting
 from tests.support import (
@@ -177,15 +176,10 @@ def test_readers_wait_for_a_writer(
     assert not locks.show("doc").held
 
 
+@pytest.mark.usefixtures("patient_readers")
 def test_a_waiting_writer_comes_before_later_readers(
-    locks: Locks,
-    others: Locks,
-    engine: Engine,
-    threads: Threads,
-    monkeypatch: pytest.MonkeyPatch,
+    locks: Locks, others: Locks, engine: Engine, threads: Threads
 ) -> None:
-    # On a busy machine the writer is seen late; a reader takes it for dead only after this time.
-    monkeypatch.setattr(SharedAttempt, "patient", SECONDS)
     first = locks.detached("doc", shared=True)
     first.take(LONG)
     writer = others.detached("doc", TOKEN)

@@ -75,7 +75,7 @@ def test_who_detached_it_is_powerless(locks: Locks, others: Locks, engine: Engin
 def test_it_is_renewed_where_it_is_attached_alone(
     locks: Locks, others: Locks, engine: Engine
 ) -> None:
-    with locks.lease("report", ttl=10 * SHORT) as lease:
+    with locks.lease("report", ttl=5 * SHORT) as lease:
         text = lease.detach(LONG)
         expires = lock_row(engine, locks, "report").expires_at
         threading.Event().wait(5 * SHORT)

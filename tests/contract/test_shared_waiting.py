@@ -81,11 +81,10 @@ def test_readers_do_not_wait_to_look_by_themselves(new_locks: NewLocks, threads:
     threads.join()
 
 
+@pytest.mark.usefixtures("patient_readers")
 def test_a_writer_that_waits_keeps_new_readers_out(
-    new_locks: NewLocks, engine: Engine, threads: Threads, monkeypatch: pytest.MonkeyPatch
+    new_locks: NewLocks, engine: Engine, threads: Threads
 ) -> None:
-    # On a busy machine the writer is seen late; a reader takes it for dead only after this time.
-    monkeypatch.setattr(SharedAttempt, "patient", SECONDS)
     locks, order = new_locks(), []
     reader = locks.shared(NAME, ttl=LONG)
     reader.acquire()
@@ -111,12 +110,11 @@ def test_a_writer_that_waits_keeps_new_readers_out(
 
 @pytest.mark.parametrize("times", [{"grace": SECONDS}], ids=["unhurried"])
 @pytest.mark.parametrize("shared_before", [True, False])
+@pytest.mark.usefixtures("patient_readers")
 def test_writers_that_wait_behind_a_writer_are_not_overtaken(
-    new_locks: NewLocks, threads: Threads, shared_before: bool, monkeypatch: pytest.MonkeyPatch
+    new_locks: NewLocks, threads: Threads, shared_before: bool
 ) -> None:
     """Not by readers that come later, whether or not anybody has shared the name before."""
-    # On a busy machine a writer needs longer to leave the server's wait for the queue.
-    monkeypatch.setattr(SharedAttempt, "patient", SECONDS)
     locks = new_locks()
     if shared_before:
         with locks.shared(NAME, ttl=LONG):
