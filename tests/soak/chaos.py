@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import inspect
 import os
 import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from typing import Any
 from unittest import mock
 
 from sqlalchemy import create_engine
@@ -48,8 +46,6 @@ FAILURES = (
 Write = Callable[[Session, str, Callable[[], None]], None]
 
 WILD = 0.1  # the share of the sections that take too long, or do not end
-# Whether leases renew themselves where they are not told otherwise.
-RENEWS = "renew" in inspect.signature(Locks.lease).parameters
 
 
 class Chaos(Role):
@@ -72,10 +68,9 @@ class Chaos(Role):
             gc.collect()
             self._left = False
         name = chance.choice(self._plan.names)
-        renewing = RENEWS and chance.random() < 0.3
+        renewing = chance.random() < 0.3
         wait = 0.0 if chance.random() < 0.3 else chance.uniform(0.2, 3) * ttl
-        options: dict[str, Any] = {"renew": renewing} if RENEWS else {}
-        lease = self._locks.lease(name, ttl=ttl, wait=wait, **options)
+        lease = self._locks.lease(name, ttl=ttl, wait=wait, renew=renewing)
         hold = acquire(self._recorder, lease, renewing=renewing)
         if hold is None:
             time.sleep(chance.uniform(0, 0.05) * ttl)
