@@ -20,6 +20,7 @@ from dblock.aio import AsyncDetachedLease, AsyncLease, AsyncLocks
 from dblock.protocol.steps import Query
 from tests.aio.support import Stepped, cancelled_at, settled
 from tests.conftest import Database
+from tests.servers.mariadb import WAITS_FOR_A_ROW
 from tests.support import EAGER, LONG, SECONDS, Facts, blocked
 from tests.waiting.watching import before_each
 from tests.worlds.behind import timed
@@ -299,8 +300,7 @@ WAITING = {
     "postgresql": "SELECT count(*) FROM pg_stat_activity"
     " WHERE wait_event_type = 'Lock' AND datname = current_database()",
     "mariadb": "SELECT count(*) FROM information_schema.processlist"
-    " WHERE command = 'Query' AND INSTR(info, 'FOR UPDATE WAIT ') AND id <> connection_id()"
-    " AND db = database()",
+    f" WHERE {WAITS_FOR_A_ROW} AND db = database()",
     "sqlite": "SELECT 0",
 }
 

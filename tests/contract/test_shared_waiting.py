@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -146,12 +147,16 @@ def test_a_writer_that_gives_up_lets_readers_in(
 ) -> None:
     """Where they can be called, it calls them."""
     locks = new_locks()
+
+    def start_writer(seconds: float) -> Future[bool]:
+        writing = threads.start(new_locks().lease(NAME, ttl=LONG).acquire, timeout=seconds)
+        eventually(lambda: queues(engine, locks) or writing.done())
+        return writing
+
     with locks.shared(NAME, ttl=LONG):
-        for seconds in (1.0, 10.0, 100.0):
-            writing = threads.start(new_locks().lease(NAME, ttl=LONG).acquire, timeout=seconds)
-            eventually(lambda: queues(engine, locks) or writing.done())  # noqa: B023
-            if not writing.done():  # on a slow machine it gives up before it is in the queue
-                break
+        # On a slow machine a writer may give up before it is in the queue.
+        writers = map(start_writer, (1.0, 10.0, 100.0))
+        writing = next(one for one in writers if not one.done())
         assert threads.start(new_locks().shared(NAME, ttl=LONG).acquire, timeout=SECONDS).result()
         assert not writing.result(SECONDS)
     assert not queues(engine, locks)

@@ -19,6 +19,7 @@ from tests.conftest import find_or_skip, new_name
 from tests.faults.far_client import Answer, FarClient
 from tests.servers import execute
 from tests.servers.far import Far, FarMariaDB, FarPostgreSQL
+from tests.servers.mariadb import WAITS_FOR_A_ROW
 from tests.servers.network import Network
 from tests.support import LONG, SECONDS, eventually
 
@@ -36,7 +37,7 @@ SESSIONS = {
 }
 WAITING = {
     "postgresql": f"{SESSIONS['postgresql']} AND wait_event_type = 'Lock'",
-    "mariadb": f"{SESSIONS['mariadb']} AND command = 'Query' AND INSTR(info, 'FOR UPDATE WAIT ')",
+    "mariadb": f"{SESSIONS['mariadb']} AND {WAITS_FOR_A_ROW}",
 }
 
 
@@ -180,9 +181,11 @@ def test_a_waiter_for_a_row_leaves_no_ghost(apart: Apart, client: FarClient, nea
     apart.network.cut()
     holder.release()  # perhaps to the waiter, which cannot learn of it
     assert waiter.result(SECONDS).told == "Unavailable"
+    wait = 10 * TIMEOUTS.socket
     if apart.server.kind == "mariadb":
         # It does not look after a client whose statement waits, so this session may have the row
         # until the client's machine can say that the connection is closed.
         apart.network.restore()
-    with Locks(apart.url) as others, others.row("order", wait=SECONDS):
+        wait = SECONDS  # its machine says so when the server sends the reply again
+    with Locks(apart.url) as others, others.row("order", wait=wait):
         pass

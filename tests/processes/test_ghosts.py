@@ -11,6 +11,7 @@ from dblock import Locks, Timeouts
 from tests.conftest import Database, NewDatabase
 from tests.processes.workers import Failed, Process, want
 from tests.servers import execute
+from tests.servers.mariadb import WAITS_FOR_A_ROW
 from tests.support import eventually
 
 # A waiting statement of these is with the server for longer than the test takes. It is the
@@ -24,9 +25,8 @@ IMPATIENT = Timeouts(query=2, socket=10)
 WAITING = {
     "postgresql": "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
     "AND datname = current_database()",
-    # Not innodb_trx: who reads that all the time gets to see nothing new.
-    "mariadb": "SELECT id FROM information_schema.processlist WHERE command = 'Query' "
-    "AND INSTR(info, 'FOR UPDATE WAIT ') AND db = database() AND id <> CONNECTION_ID()",
+    "mariadb": "SELECT id FROM information_schema.processlist "
+    f"WHERE {WAITS_FOR_A_ROW} AND db = database()",
 }
 ALIVE = {
     "postgresql": "SELECT 1 FROM pg_stat_activity WHERE pid = {}",

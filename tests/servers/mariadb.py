@@ -19,6 +19,9 @@ INSTALL = "mariadb-install-db"
 PROGRAMS = "DBLOCK_TEST_MARIADB_PROGRAMS"  # the folder of another version's
 MISSING = f"no mariadbd on this machine (apt install mariadb-server, or set {VARIABLE})"
 AS_A_NODE = ("--wsrep-on=ON", "--wsrep-provider=none", "--binlog-format=ROW")
+#: Of the process list: whether a session waits for a row that it locks. Not by innodb_trx, which
+#: shows nothing new to a query that reads it all the time. The query itself has the text too.
+WAITS_FOR_A_ROW = "command = 'Query' AND INSTR(info, 'FOR UPDATE WAIT ') AND id <> CONNECTION_ID()"
 # A user's PATH often lacks the directories of the system's servers.
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
 
