@@ -99,9 +99,15 @@ def lock_row(engine: Engine, locks: Locks, name: str) -> LockRow:
 
 def queues(engine: Engine, locks: Locks, name: str = "report") -> bool:
     """Return whether anybody stands in the name's queue."""
+    return queue_length(engine, locks, name) > 0
+
+
+def queue_length(engine: Engine, locks: Locks, name: str = "report") -> int:
+    """Return how many waiters stand in the name's queue."""
     with engine.connect() as connection:
         row = connection.execute(TABLE.select().where(named(locks, name))).one()
-    return bool(row.waiters)
+    tickets = row.waiters or []
+    return len(tickets.split(",") if isinstance(tickets, str) else tickets)
 
 
 def expire(engine: Engine, locks: Locks, name: str) -> None:

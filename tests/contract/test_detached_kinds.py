@@ -16,6 +16,7 @@ from tests.support import (
     eventually,
     expire,
     lock_row,
+    queues,
     waiters,
 )
 
@@ -184,6 +185,7 @@ def test_a_waiting_writer_comes_before_later_readers(
     first.take(LONG)
     writer = others.detached("doc", TOKEN)
     result = waiting(threads, engine, lambda: writer.take(LONG, SECONDS))
+    eventually(lambda: queues(engine, locks, "doc"))  # it is seen before it stands in the queue
     with pytest.raises(NotAcquired):
         locks.detached("doc", shared=True).take(LONG)
     assert first.take(LONG).repeated  # one that reads already goes on
