@@ -165,6 +165,7 @@ def test_who_waits_is_not_overtaken(new_locks: NewLocks, threads: Threads) -> No
     assert order == ["first"]
 
 
+@pytest.mark.usefixtures("kept_for_ever")
 def test_fair_waiters_get_slots_in_the_order_of_arrival(
     new_locks: NewLocks, engine: Engine, threads: Threads
 ) -> None:

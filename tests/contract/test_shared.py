@@ -206,7 +206,7 @@ def test_readers_do_not_wait_to_look_by_themselves(new_locks: NewLocks, threads:
     threads.join()
 
 
-@pytest.mark.usefixtures("patient_readers")
+@pytest.mark.usefixtures("patient_readers", "kept_for_ever")
 def test_a_writer_that_waits_keeps_new_readers_out(
     new_locks: NewLocks, engine: Engine, threads: Threads
 ) -> None:
@@ -231,9 +231,8 @@ def test_a_writer_that_waits_keeps_new_readers_out(
     assert order == ["writer", "reader"]
 
 
-@pytest.mark.parametrize("times", [{"grace": SECONDS}], ids=["unhurried"])
 @pytest.mark.parametrize("shared_before", [True, False])
-@pytest.mark.usefixtures("patient_readers")
+@pytest.mark.usefixtures("patient_readers", "kept_for_ever")
 def test_writers_that_wait_behind_a_writer_are_not_overtaken(
     new_locks: NewLocks, engine: Engine, threads: Threads, shared_before: bool
 ) -> None:
@@ -495,7 +494,7 @@ def test_readers_of_one_program_are_renewed_at_once(locks: Locks, others: Locks)
             asked = [Asked(Renewal(NAME, hold.token, ttl), hold.lease) for ttl in ttls]
             outcomes = run(locks, renew_all(locks.dialect, asked))
             assert [outcome.ttl for outcome in outcomes] == list(ttls)
-            assert remaining(others) > max(ttls) - 1.0
+            assert remaining(others) > max(ttls) / 2
 
 
 def test_each_reader_is_told_of_its_loss(new_locks: NewLocks, engine: Engine) -> None:

@@ -21,7 +21,7 @@ USER_LOCKS = (
         "ServerWait._for_readers",
         "state.shared",
         "False",
-        f"{NOT_OVERTAKEN}[threads-mariadb-True-unhurried]",
+        f"{NOT_OVERTAKEN}[threads-mariadb-True]",
     ),
     Mutant(
         "readers-do-not-wait-for-those-in-the-server",
@@ -29,7 +29,7 @@ USER_LOCKS = (
         "SharedAttempt.yields",
         "self.deadline.elapsed < self.patient",
         "False",
-        f"{NOT_OVERTAKEN}[threads-mariadb-False-unhurried]",
+        f"{NOT_OVERTAKEN}[threads-mariadb-False]",
     ),
     Mutant(
         "the-user-lock-is-kept-without-the-row",
