@@ -251,11 +251,11 @@ def test_a_run_that_cannot_be_recorded(
 @pytest.mark.parametrize("on_lost", ["kill", "warn"])
 def test_a_run_whose_lock_is_lost_is_on_record(sqlite: Program, told: Here, on_lost: str) -> None:
     """Whatever the command says, and whether dblock learns of it before its end or then."""
-    for ttl in ("0.5", "30"):
+    for ttl in ("2", "30"):
         options = ("--ttl", ttl, "--once-for", ttl, "--on-lost", on_lost)
         holder = sqlite.holder("a", *options)
         assert sqlite("release", "a", "--force")[0] == 0
-        if ttl == "0.5" and on_lost == "kill":  # it says nothing yet to who only warns
+        if ttl == "2" and on_lost == "kill":  # it says nothing yet to who only warns
             assert holder.end()[0] == 79
         else:
             assert holder.finish()[0] == 79

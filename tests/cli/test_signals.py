@@ -206,7 +206,7 @@ def test_what_outlives_the_command_is_killed(sqlite: Program) -> None:
 
 
 def test_a_command_that_is_only_warned_of(sqlite: Program) -> None:
-    holder = sqlite.holder("a", "--ttl", "0.5", "--on-lost", "warn")
+    holder = sqlite.holder("a", "--ttl", "2", "--on-lost", "warn")
     assert sqlite("release", "a", "--force")[0] == 0
     assert holder.process.stderr is not None
     assert "the command goes on" in holder.process.stderr.readline()

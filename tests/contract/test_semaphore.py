@@ -26,11 +26,10 @@ from tests.support import (
     MOMENT,
     SECONDS,
     SHORT,
-    TABLE,
     Threads,
     eventually,
     expire,
-    named,
+    queue_length,
 )
 
 NAME = "api"
@@ -163,16 +162,12 @@ def test_who_waits_is_not_overtaken(new_locks: NewLocks, threads: Threads) -> No
     assert order == ["first"]
 
 
+@pytest.mark.usefixtures("kept_for_ever")
 def test_fair_waiters_get_slots_in_the_order_of_arrival(
     new_locks: NewLocks, engine: Engine, threads: Threads
 ) -> None:
     """Those of other programs: one waits for a slot, and the others stand in the name's queue."""
     locks, order = new_locks(), list[int]()
-
-    def in_queue() -> int:
-        with engine.connect() as connection:
-            waiters = connection.execute(TABLE.select().where(named(locks, NAME))).one().waiters
-        return len(waiters.split(",") if isinstance(waiters, str) else waiters or [])
 
     def wait(locks: Locks, number: int) -> None:
         with locks.semaphore(NAME, 2, ttl=LONG, wait=SECONDS, fair=True):
@@ -183,7 +178,7 @@ def test_fair_waiters_get_slots_in_the_order_of_arrival(
     for number in range(4):
         threads.start(wait, new_locks(), number)
         eventually(lambda: waits(locks))
-        eventually(lambda number=number: in_queue() == number)  # type: ignore[misc]
+        eventually(lambda number=number: queue_length(engine, locks, NAME) == number)  # type: ignore[misc]
     held[0].release()
     threads.join()
     held[1].release()

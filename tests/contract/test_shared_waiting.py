@@ -83,7 +83,7 @@ def test_readers_do_not_wait_to_look_by_themselves(new_locks: NewLocks, threads:
     threads.join()
 
 
-@pytest.mark.usefixtures("patient_readers")
+@pytest.mark.usefixtures("patient_readers", "kept_for_ever")
 def test_a_writer_that_waits_keeps_new_readers_out(
     new_locks: NewLocks, engine: Engine, threads: Threads
 ) -> None:
@@ -110,9 +110,8 @@ def test_a_writer_that_waits_keeps_new_readers_out(
     assert order == ["writer", "reader"]
 
 
-@pytest.mark.parametrize("times", [{"grace": SECONDS}], ids=["unhurried"])
 @pytest.mark.parametrize("shared_before", [True, False])
-@pytest.mark.usefixtures("patient_readers")
+@pytest.mark.usefixtures("patient_readers", "kept_for_ever")
 def test_writers_that_wait_behind_a_writer_are_not_overtaken(
     new_locks: NewLocks, engine: Engine, threads: Threads, shared_before: bool
 ) -> None:

@@ -83,6 +83,7 @@ def test_nobody_stands_in_the_queue_who_says_how_long_to_sleep(
     assert turns == [1]
 
 
+@pytest.mark.usefixtures("kept_for_ever")
 @pytest.mark.parametrize("uncalled", ["pgbouncer", "sqlite"], indirect=True)  # without user locks
 def test_who_has_waited_for_a_moment_stands_in_the_queue(uncalled: Queue, threads: Threads) -> None:
     turns = list[int]()

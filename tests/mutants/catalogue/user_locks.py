@@ -26,7 +26,7 @@ USER_LOCKS = (
         "ServerWait._for_readers",
         "state.shared",
         "False",
-        f"{NOT_OVERTAKEN}[threads-mariadb-True-unhurried]",
+        f"{NOT_OVERTAKEN}[threads-mariadb-True]",
         beyond=reasons.ORDER_OF_WAITERS,
     ),
     Mutant(
@@ -35,7 +35,7 @@ USER_LOCKS = (
         "SharedAttempt.yields",
         "self.deadline.elapsed < self.patient",
         "False",
-        f"{NOT_OVERTAKEN}[threads-mariadb-False-unhurried]",
+        f"{NOT_OVERTAKEN}[threads-mariadb-False]",
         beyond=reasons.ORDER_OF_WAITERS,
     ),
     Mutant(
