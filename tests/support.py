@@ -110,6 +110,19 @@ def waiters(engine: Engine) -> int:
         return len(connection.execute(select(WAITERS.c.id)).all())
 
 
+def queues(engine: Engine, locks: Locks, name: str = "report") -> bool:
+    """Whether anybody stands in the name's queue."""
+    return queue_length(engine, locks, name) > 0
+
+
+def queue_length(engine: Engine, locks: Locks, name: str = "report") -> int:
+    """How many stand in the name's queue."""
+    with engine.connect() as connection:
+        row = connection.execute(TABLE.select().where(named(locks, name))).one()
+    tickets = row.waiters or []
+    return len(tickets.split(",") if isinstance(tickets, str) else tickets)
+
+
 @contextlib.contextmanager
 def blocked(engine: Engine, locks: Locks, name: str) -> Iterator[None]:
     """Another program's transaction has the name's row, or all of SQLite's file, locked."""

@@ -16,8 +16,7 @@ from sqlalchemy.engine import Engine
 
 from dblock import DeadlockDetected, Locks, NotHeld
 from dblock.aio import AsyncLocks
-from tests.contract.test_shared import queues
-from tests.support import EAGER, LONG, SECONDS, SHORT
+from tests.support import EAGER, LONG, SECONDS, SHORT, queues
 
 NAME = "report"
 MODES = pytest.mark.parametrize("mode", ["shared", "lease"])

@@ -8,7 +8,6 @@ from sqlalchemy.engine import Engine
 from dblock import DetachedHold, LimitMismatch, LockLost, Locks, NotAcquired
 from tests.contract.conftest import NewLocks
 from tests.contract.test_detached import ANOTHER, TOKEN, lost, waiting
-from tests.contract.test_shared import queues
 from tests.support import (
     LONG,
     MOMENT,
@@ -17,6 +16,7 @@ from tests.support import (
     eventually,
     expire,
     lock_row,
+    queues,
     waiters,
 )
 

@@ -14,8 +14,7 @@ from sqlalchemy.engine import Engine
 
 from dblock import DeadlockDetected, Locks, NotAcquired
 from tests.contract.conftest import NewLocks
-from tests.contract.test_shared import queues
-from tests.support import LONG, SECONDS, SHORT, Threads, eventually, expire
+from tests.support import LONG, SECONDS, SHORT, Threads, eventually, expire, queues
 
 NAME = "path"
 MODES = pytest.mark.parametrize("mode", ["shared", "lease"])

@@ -27,12 +27,11 @@ from tests.support import (
     MOMENT,
     SECONDS,
     SHORT,
-    TABLE,
     Threads,
     eventually,
     expire,
     lock_row,
-    named,
+    queue_length,
 )
 
 NAME = "api"
@@ -172,11 +171,6 @@ def test_fair_waiters_get_slots_in_the_order_of_arrival(
     """Those of other programs: one waits for a slot, and the others stand in the name's queue."""
     locks, order = new_locks(), list[int]()
 
-    def in_queue() -> int:
-        with engine.connect() as connection:
-            waiters = connection.execute(TABLE.select().where(named(locks, NAME))).one().waiters
-        return len(waiters.split(",") if isinstance(waiters, str) else waiters or [])
-
     def wait(locks: Locks, number: int) -> None:
         with locks.semaphore(NAME, 2, LONG, SECONDS, fair=True):
             order.append(number)
@@ -186,7 +180,7 @@ def test_fair_waiters_get_slots_in_the_order_of_arrival(
     for number in range(4):
         threads.start(wait, new_locks(), number)
         eventually(lambda: waits(locks))
-        eventually(lambda number=number: in_queue() == number)  # type: ignore[misc]
+        eventually(lambda number=number: queue_length(engine, locks, NAME) == number)  # type: ignore[misc]
     held[0].release()
     threads.join()
     held[1].release()

@@ -29,24 +29,13 @@ from tests.support import (
     expire,
     lock_row,
     named,
+    queue_length,
+    queues,
 )
 from tests.worlds.behind import inside, run
 
 NAME = "report"
 LONGER = 20 * LONG
-
-
-def queues(engine: Engine, locks: Locks, name: str = NAME) -> bool:
-    """Whether anybody stands in the name's queue."""
-    return queue_length(engine, locks, name) > 0
-
-
-def queue_length(engine: Engine, locks: Locks, name: str = NAME) -> int:
-    """How many stand in the name's queue."""
-    with engine.connect() as connection:
-        row = connection.execute(TABLE.select().where(named(locks, name))).one()
-    tickets = row.waiters or []
-    return len(tickets.split(",") if isinstance(tickets, str) else tickets)
 
 
 def stand(engine: Engine, locks: Locks, token: str) -> None:
