@@ -24,6 +24,7 @@ from sqlalchemy.engine import Engine
 from dblock import Locks
 from tests.lending import Database as Database
 from tests.lending import Lender
+from tests.patience import NEVER
 from tests.servers import (
     PgBouncer,
     Server,
@@ -337,6 +338,18 @@ def lent(request: pytest.FixtureRequest, lender: Lender) -> Iterator[Database]:
     """Made a fixture, `db = pytest.fixture(lent)`, where no test changes dblock's tables."""
     with lender.lend(request.param) as database:
         yield database
+
+
+@pytest.fixture
+def times() -> dict[str, float]:
+    """Those of the protocol's times that are not as usual in a test; see ``Timing``."""
+    return {}
+
+
+@pytest.fixture
+def kept_for_ever(times: dict[str, float]) -> None:
+    """A free name is kept for the first in the queue, however long that takes."""
+    times.update(grace=NEVER)
 
 
 @pytest.fixture(params=KINDS)

@@ -7,3 +7,5 @@ machine that is five times slower, or busy with other work.
 from __future__ import annotations
 
 SECONDS = 300.0
+#: Longer than any test takes, in seconds.
+NEVER = 3600.0

@@ -49,18 +49,6 @@ db = pytest.fixture(lent)
 
 
 @pytest.fixture
-def times() -> dict[str, float]:
-    """Those of the protocol's times that are not as usual in a test; see ``Timing``."""
-    return {}
-
-
-@pytest.fixture
-def kept_for_ever(times: dict[str, float]) -> None:
-    """A free name is kept for the first in its queue, however late a busy machine lets it ask."""
-    times["grace"] = SECONDS
-
-
-@pytest.fixture
 def patient_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers go past no writer that came before them, however late a busy machine shows it."""
     monkeypatch.setattr(SharedAttempt, "patient", SECONDS)

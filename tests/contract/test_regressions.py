@@ -19,7 +19,7 @@ from dblock.schema import upgrade
 from tests.conftest import NewDatabase
 from tests.contract.conftest import NewLocks
 from tests.contract.sessions import away
-from tests.support import LONG, SECONDS, SHORT, Threads, eventually
+from tests.support import LONG, MOMENT, SECONDS, SHORT, Threads, eventually
 
 POOL = 5  # the pooler's connections to the server
 
@@ -28,7 +28,8 @@ def test_together_does_not_begin_with_a_lease_that_ran_out(
     locks: Locks, others: Locks, threads: Threads
 ) -> None:
     """The first was granted, ran out while the second was waited for, and was taken by another."""
-    first, second = locks.lease("a", ttl=SHORT, renew=False), locks.lease("b")
+    # Long enough for the second hold to be seen on a machine that stalls.
+    first, second = locks.lease("a", ttl=8 * MOMENT, renew=False), locks.lease("b")
     in_the_way, rival = others.lease("b", ttl=LONG), others.lease("a", ttl=LONG)
     assert in_the_way.acquire()
     taking = threads.start(locks.all(first, second).acquire)
@@ -39,7 +40,8 @@ def test_together_does_not_begin_with_a_lease_that_ran_out(
     assert not taking.done()
     rival.release()
     assert taking.result(SECONDS)
-    assert locks.show("a").fence > 2  # it was granted again
+    assert locks.show("a").fence > 2
+    assert locks.show("a").held
 
 
 def test_a_release_that_failed_can_be_repeated(

@@ -13,6 +13,7 @@ from dblock import Lease, Locks, RetryPolicy
 from dblock.dialects.tickets import TICKET
 from tests.conftest import Database, NewDatabase
 from tests.lending import Lender
+from tests.patience import NEVER
 from tests.servers import execute
 from tests.support import SECONDS, eventually
 from tests.worlds.behind import SomeLocks, timed
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 NAME = "report"
 AGES = 10 * SECONDS  # a TTL that ends no wait here
-NEVER = 3600.0  # within a test
 # Of this database: another run of the tests may have its own on the same server.
 LISTENERS = """SELECT pid FROM pg_stat_activity
     WHERE left(query, 6) = 'LISTEN' AND datname = current_database()"""
@@ -104,12 +104,6 @@ class Queue:
 
 
 @pytest.fixture
-def times() -> dict[str, float]:
-    """Those of the protocol's times that are not as usual in a test; see ``Timing``."""
-    return {}
-
-
-@pytest.fixture
 def queue(new_database: NewDatabase, times: dict[str, float]) -> Iterator[Queue]:
     with ExitStack() as stack:
         yield Queue(new_database("postgresql", migrated=True), stack, times)
@@ -128,12 +122,6 @@ def uncalled(
 def only_calls(times: dict[str, float]) -> None:
     """Nobody looks before it is called."""
     times.update(poll=NEVER, poll_max=NEVER)
-
-
-@pytest.fixture
-def kept_for_ever(times: dict[str, float]) -> None:
-    """A free name is kept for the first in the queue, however long that takes."""
-    times.update(grace=NEVER)
 
 
 @pytest.fixture

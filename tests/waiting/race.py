@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from dblock import Locks
 from dblock.schema import upgrade
+from tests.patience import NEVER
 from tests.servers import PostgreSQL
 from tests.support import LONG, SECONDS
 from tests.worlds.behind import timed
 
-NEVER = 3600.0
 SPREAD = 0.002  # seconds, about as long as it takes to join the queue
 
 

@@ -22,12 +22,13 @@ from dblock.system import clock
 from tests.aio.support import async_url
 from tests.aio.test_cancellation import HOW
 from tests.conftest import NewDatabase
+from tests.patience import NEVER
 from tests.processes.test_interrupts import Interrupt, each
 from tests.processes.workers import Failed, Process, queue_up
 from tests.servers import execute
 from tests.support import LONG, SECONDS, Threads, eventually
 from tests.waiting.cancelling import cancel_at_each_point
-from tests.waiting.conftest import AGES, LISTENERS, NAME, NEVER, Entry, Queue, lease, take_turn
+from tests.waiting.conftest import AGES, LISTENERS, NAME, Entry, Queue, lease, take_turn
 from tests.waiting.watching import Statements, Watched
 from tests.worlds.portal import WORLDS
 

@@ -16,8 +16,9 @@ from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.steps import Query
 from dblock.protocol.timing import Timing
 from tests.conftest import NewDatabase
+from tests.patience import NEVER
 from tests.support import LONG, SECONDS, Threads, eventually
-from tests.waiting.conftest import AGES, NAME, NEVER, lease, take_turn
+from tests.waiting.conftest import AGES, NAME, lease, take_turn
 from tests.waiting.user_lock import Asked, WatchedUserLock, called
 from tests.worlds.portal import WORLDS
 

@@ -15,12 +15,13 @@ from dblock import Lease, Locks
 from dblock.aio import AsyncLocks
 from tests.aio.support import async_url, settled
 from tests.aio.test_cancellation import HOW
+from tests.patience import NEVER
 from tests.processes.test_fork_gc import in_child
 from tests.processes.test_interrupts import Interrupt, each
 from tests.processes.workers import Process, Say, Wait, queue_up
 from tests.support import SECONDS, Threads, eventually
 from tests.waiting.cancelling import cancel_at_each_point
-from tests.waiting.conftest import AGES, NAME, NEVER, lease
+from tests.waiting.conftest import AGES, NAME, lease
 from tests.waiting.user_lock import Asked, WatchedUserLock, has, make_hot, make_hot_here
 from tests.waiting.watching import PATIENT
 from tests.worlds.behind import timed
