@@ -228,14 +228,14 @@ def end_its_session(database: Database) -> None:
 def test_it_outlives_the_servers_patience_with_the_idle(new_database: NewDatabase) -> None:
     database = new_database("postgresql")
     name = database.url.rpartition("/")[2]
-    limit = f'ALTER DATABASE "{name}" SET idle_in_transaction_session_timeout = 100'
+    idle = 2  # seconds: longer than a stall while it connects, where the limit holds too
     execute(
         database.url,
-        limit,
+        f"ALTER DATABASE \"{name}\" SET idle_in_transaction_session_timeout = '{idle}s'",
         f'ALTER DATABASE "{name}" SET default_transaction_isolation = "serializable"',
     )
     with lock(database.url) as connection:
-        time.sleep(MOMENT)
+        time.sleep(idle + MOMENT)
         snapshots = "SELECT count(*) FROM pg_stat_activity WHERE backend_xmin IS NOT NULL "
         assert execute(
             database.url, f"{snapshots} AND datname = '{name}' AND pid <> pg_backend_pid()"

@@ -35,7 +35,7 @@ def test_a_take_that_is_lost(net: Net, what: Lose) -> None:
     detached = net.locks.detached("report", TOKEN)
     lost = net.proxy.lose(what, GRANT)
     taken = detached.take(LONG)
-    assert lost.done.is_set()
+    assert lost.done.wait(SECONDS)
     assert taken.fence == 1
     with pytest.raises(NotAcquired):
         net.direct.detached("report").take(LONG)
@@ -75,7 +75,7 @@ def test_a_renewal_that_is_lost(net: Net, what: Lose) -> None:
     fence = detached.take(LONG).fence
     lost = net.proxy.lose(what, RENEW)
     assert detached.renew(2 * LONG).fence == fence
-    assert lost.done.is_set()
+    assert lost.done.wait(SECONDS)
     state = net.direct.show("report")
     assert state.remaining is not None
     assert state.remaining > LONG
@@ -87,7 +87,7 @@ def test_a_release_that_is_lost(net: Net, what: Lose) -> None:
     detached.take(LONG)
     lost = net.proxy.lose(what, RELEASE)
     detached.release()
-    assert lost.done.is_set()
+    assert lost.done.wait(SECONDS)
     with pytest.raises(LockLost):
         detached.release()
     with net.direct.lease("report", wait=0):
@@ -117,7 +117,7 @@ def test_what_was_waited_for_is_lost_when_it_gets_the_token(
     eventually(lambda: bool(net.direct.show("report").waiters))
     first.release()
     taken = running.result(SECONDS)
-    assert lost.done.is_set()
+    assert lost.done.wait(SECONDS)
     assert taken.fence == 2
     assert net.direct.detached("report", TOKEN).renew(LONG).fence == 2
 
@@ -196,7 +196,7 @@ def test_a_slot_that_is_lost(net: Net, what: Lose) -> None:
         pass  # its limit and its slot are there
     lost = net.proxy.lose(what, GRANT)
     slot = net.locks.detached_semaphore("api", 1, TOKEN).take(LONG)
-    assert lost.done.is_set()
+    assert lost.done.wait(SECONDS)
     assert slot.fence == 2
     assert net.direct.detached(slot.name, TOKEN).renew(LONG).fence == 2
     with pytest.raises(NotAcquired):
@@ -209,11 +209,11 @@ def test_a_share_that_is_joined_is_lost(net: Net, what: Lose) -> None:
         lost = net.proxy.lose(what, JOIN)
         detached = net.locks.detached("report", TOKEN, shared=True)
         assert detached.take(LONG).fence == reader.fence
-        assert lost.done.is_set()
+        assert lost.done.wait(SECONDS)
         assert net.direct.show("report").readers == 2
         lost = net.proxy.lose(what, LEAVE)
         detached.release()
-        assert lost.done.is_set()
+        assert lost.done.wait(SECONDS)
         assert net.direct.show("report").readers == 1
         with pytest.raises(LockLost):
             detached.release()

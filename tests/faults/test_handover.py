@@ -10,7 +10,7 @@ from tests.faults.conftest import RENEW, Net
 from tests.faults.database import forget
 from tests.faults.proxy import Lose
 from tests.servers import execute
-from tests.support import LONG
+from tests.support import LONG, SECONDS
 
 # Bytes that occur in that statement only.
 ATTACH = {"postgresql": b"AS l SET token = ", "mariadb": b"LAST_INSERT_ID(fence),"}
@@ -26,7 +26,7 @@ def test_an_attach_that_is_lost(net: Net, what: Lose) -> None:
     fence, text = detached(net)
     lost = net.proxy.lose(what, ATTACH[net.db.kind])
     with net.locks.attach(text, ttl=60) as lease:
-        assert lost.done.is_set()
+        assert lost.done.wait(SECONDS)
         assert lease.fence == fence
         lease.check()
         with pytest.raises(LockLost) as raised:
@@ -54,7 +54,7 @@ def test_a_detach_whose_reply_is_lost(net: Net) -> None:
     fence = lease.fence
     lost = net.proxy.lose(Lose.REPLY, RENEW)
     text = lease.detach()
-    assert lost.done.is_set()
+    assert lost.done.wait(SECONDS)
     with net.direct.attach(text) as taken:
         assert taken.fence == fence
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.faults.conftest import Net
 from tests.faults.proxy import Lose
+from tests.patience import SECONDS
 
 # Bytes that occur in one statement only.
 BEGIN = b"slot, fence, owner, started_at"
@@ -24,7 +25,7 @@ def test_what_is_lost_is_repeated(net: Net, statement: bytes, what: Lose) -> Non
 
     lost = net.proxy.lose(what, statement)
     assert nightly() == 1
-    assert lost.done.is_set()
+    assert lost.done.wait(SECONDS)
     assert nightly() is None
     last = net.direct.last_run("nightly")
     assert last is not None

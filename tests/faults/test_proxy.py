@@ -91,7 +91,7 @@ def test_a_deaf_connection_acknowledges_and_passes_nothing_on(
     for request in (b"b", b"c"):
         with pytest.raises(TimeoutError):
             ask(client, request)
-    assert deaf.done.is_set()
+    assert deaf.done.wait(SECONDS)
     client.close()
     assert not echo.ended.wait(MOMENT), "the server was told that the client went"
     with connect(proxy) as other:

@@ -13,6 +13,7 @@ from tests.conftest import Database, NewDatabase
 from tests.faults.conftest import GRANT, RENEW, Net
 from tests.faults.proxy import Lose
 from tests.faults.test_round_trips import counting
+from tests.patience import SECONDS
 from tests.servers import execute
 
 #: Ways to make a plan that are left to the planner, or not.
@@ -66,7 +67,7 @@ def test_a_lost_reply_is_settled(net: Net, how: Lose) -> None:
     lost = net.proxy.lose(how, GRANT)
     semaphore = net.locks.semaphore("api", 2, wait=0)
     assert semaphore.acquire()
-    assert lost.done.is_set()
+    assert lost.done.wait(SECONDS)
     assert (net.proxy.count(RENEW) > 0) is (how is Lose.REPLY)
     (state,) = net.direct.list()
     assert state.name == semaphore.slot.name

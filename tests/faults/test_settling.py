@@ -81,7 +81,7 @@ def test_a_grant_whose_reply_is_lost_is_held(net: Net) -> None:
     lost = net.proxy.lose(Lose.REPLY, GRANT)
     lease = net.locks.lease("report", ttl=60)
     assert lease.acquire()
-    assert lost.done.is_set()
+    assert lost.done.wait(SECONDS)
     assert lease.held
     assert lease.fence == 1
     (state,) = net.direct.list()
@@ -98,7 +98,7 @@ def test_the_term_of_a_settled_grant_is_that_of_the_renewal_that_proves_it(net: 
         renewal = net.proxy.lose(Lose.NOTHING, RENEW, hook=lambda: time.sleep(pause))
         lease = locks.lease("report", ttl=3 * SECONDS, renew=False)
         assert lease.acquire()
-        assert renewal.done.is_set()
+        assert renewal.done.wait(SECONDS)
         assert lease.remaining <= lease.ttl - lease.margin - pause
 
 
@@ -111,8 +111,8 @@ def test_a_settled_grant_whose_term_is_over_by_then_is_not_held(net: Net) -> Non
     )
     lease = net.locks.lease("report", ttl=TTL / 2, renew=False)
     assert lease.acquire()
-    assert late.done.is_set()
-    assert back.done.is_set()
+    assert late.done.wait(SECONDS)
+    assert back.done.wait(SECONDS)
     assert lease.held
     assert lease.fence > 1
 
@@ -121,7 +121,7 @@ def test_a_request_that_is_lost_is_repeated(net: Net) -> None:
     lost = net.proxy.lose(Lose.REQUEST, GRANT)
     lease = net.locks.lease("report", ttl=60)
     assert lease.acquire()
-    assert lost.done.is_set()
+    assert lost.done.wait(SECONDS)
     assert lease.fence == 1
     assert [state.fence for state in net.direct.list()] == [1]
 
@@ -207,7 +207,7 @@ def test_a_release_whose_reply_is_lost_touches_no_later_hold(net: Net) -> None:
         Lose.REPLY, RELEASE, hook=lambda: eventually(lambda: later.acquire(blocking=False))
     )
     lease.release()
-    assert lost.done.is_set()
+    assert lost.done.wait(SECONDS)
     assert not lease.held
     state = net.direct.show("report")
     assert (state.fence, state.held) == (2, True)
@@ -237,7 +237,7 @@ def test_a_renewal_whose_reply_is_lost_is_renewed(net: Net) -> None:
     assert lease.acquire()
     lost = net.proxy.lose(Lose.REPLY, RENEW)
     lease.renew(ttl=600)
-    assert lost.done.is_set()
+    assert lost.done.wait(SECONDS)
     assert lease.held
     assert lease.remaining > 500
     state = net.direct.show("report")
@@ -253,7 +253,7 @@ def test_a_silent_server_is_given_up_and_the_outcome_settled(new_database: NewDa
         lost = proxy.lose(Lose.REPLY_SILENTLY, GRANT)
         lease = locks.lease("report", ttl=60)
         assert lease.acquire()
-        assert lost.done.is_set()
+        assert lost.done.wait(SECONDS)
         assert lease.fence == 1
         lease.release()
 
@@ -451,5 +451,5 @@ def test_a_connection_that_breaks_while_a_savepoint_is_undone(net: Net, threads:
         execute(net.db.url, f"SELECT pg_cancel_backend({session})")
         with pytest.raises(Unavailable, match="connection broke, and with it the transaction"):
             trying.result(SECONDS)
-        assert lost.done.is_set()
+        assert lost.done.wait(SECONDS)
     engine.dispose()

@@ -11,6 +11,7 @@ from tests.conftest import Database
 from tests.faults.conftest import GRANT, RENEW, Net
 from tests.faults.proxy import Lose
 from tests.faults.test_round_trips import counting
+from tests.patience import SECONDS
 
 # Bytes that occur in one statement only.
 JOIN, LEAVE = b"THEN readers ELSE", b"readers = REPLACE(readers"
@@ -27,7 +28,7 @@ def test_a_lost_reply_to_joining_is_settled(net: Net, how: Lose) -> None:
         lost = net.proxy.lose(how, JOIN)
         reader = net.locks.shared("report", ttl=60, wait=0)
         assert reader.acquire()
-        assert lost.done.is_set()
+        assert lost.done.wait(SECONDS)
         assert (net.proxy.count(RENEW) > 0) is (how is Lose.REPLY)
         assert readers(net.direct) == 2
         reader.check()
@@ -43,7 +44,7 @@ def test_a_lost_grant_is_settled_though_others_have_joined(net: Net) -> None:
     lost = net.proxy.lose(Lose.REPLY, GRANT, hook=lambda: assert_true(other.acquire()))
     first = net.locks.shared("report", ttl=60, wait=0)
     assert first.acquire()
-    assert lost.done.is_set()
+    assert lost.done.wait(SECONDS)
     assert readers(net.direct) == 2
     first.release()
     other.renew()
@@ -60,7 +61,7 @@ def test_a_lost_reply_to_leaving_is_settled(net: Net, how: Lose) -> None:
         assert reader.acquire()
         lost = net.proxy.lose(how, LEAVE)
         reader.release()
-        assert lost.done.is_set()
+        assert lost.done.wait(SECONDS)
         assert readers(net.direct) == 1
         other.renew()
     assert net.direct.list() == []
@@ -71,7 +72,7 @@ def test_the_last_one_whose_leaving_was_not_told_touches_no_later_hold(net: Net)
     assert reader.acquire()
     lost = net.proxy.lose(Lose.REPLY, LEAVE, hook=lambda: assert_true(later.acquire()))
     reader.release()
-    assert lost.done.is_set()
+    assert lost.done.wait(SECONDS)
     later.check()
     later.renew()
     later.release()

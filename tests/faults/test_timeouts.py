@@ -128,7 +128,7 @@ def test_no_session_is_left_behind(net: Net, quick: Locks, lose: Lose) -> None:
     lease = quick.lease("report", ttl=60)
     assert lease.acquire()
     after = set(execute(net.db.url, SESSIONS[net.db.kind]))
-    assert lost.done.is_set()
+    assert lost.done.wait(SECONDS)
     # One was ended, and one taken in its place.
     assert len(after) <= len(before)
     assert after - before
@@ -277,7 +277,8 @@ def test_the_sessions_of_dblock(new_database: NewDatabase) -> None:
 def test_an_idle_row_lock_is_no_forgotten_transaction(new_database: NewDatabase) -> None:
     db = new_database("postgresql", migrated=True)
     name = make_url(db.url).database
-    execute(db.url, f'ALTER DATABASE "{name}" SET idle_in_transaction_session_timeout = 200')
+    limit = "idle_in_transaction_session_timeout = '2s'"  # a stall while it connects is shorter
+    execute(db.url, f'ALTER DATABASE "{name}" SET {limit}')
     engine = create_engine(db.url)
     with Locks(db.url) as locks, locks.row("report") as row, engine.connect() as yardstick:
         yardstick.exec_driver_sql("SELECT 1")

@@ -10,6 +10,7 @@ from dblock import Locks
 from tests.conftest import NewDatabase
 from tests.faults import proxy
 from tests.faults.conftest import GRANT
+from tests.patience import SECONDS
 
 LAST = 11  # bytes of the last packet of the grant's reply: the OK of the compound statement
 
@@ -66,4 +67,4 @@ def test_a_connection_that_breaks_while_it_is_the_first(
     ):
         lost = between.lose(proxy.Lose.REQUEST, marker)
         assert locks.lease("name", ttl=60, wait=3).acquire()  # nothing was sent: try again
-        assert lost.done.is_set()
+        assert lost.done.wait(SECONDS)

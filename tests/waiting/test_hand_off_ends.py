@@ -178,7 +178,7 @@ def test_it_is_passed_on_once(watched: Watched, what: Lose) -> None:
         with stopped(watched) as first, stopped(watched) as second:
             rule = proxy.lose(what, PASS_ON)
             mine.release()
-            assert rule.done.is_set()
+            assert rule.done.wait(SECONDS)
             now = row(watched)
             assert first.has(now)
             assert now.fence == fence + 1
@@ -197,7 +197,7 @@ def test_it_is_passed_on_to_one_who_has_not_heard_that_it_joined(
         rule = proxy.lose(what, JOIN, hook=lambda: released.append(threads.start(mine.release)))
         waiting = threads.start(other.acquire)
         assert waiting.result(SECONDS)
-        assert rule.done.is_set()
+        assert rule.done.wait(SECONDS)
         assert row(watched).fence == fence + 1
         assert watched.tickets == []
         threads.run(other.release)
@@ -210,7 +210,7 @@ def test_who_has_not_heard_that_it_left_is_passed_nothing(watched: Watched, what
     with Proxy(watched.db.url) as proxy, watched.timed(watched.world.locks(proxy.url)) as locks:
         rule = proxy.lose(what, LEAVE)
         assert not lease(locks).acquire(timeout=JOINED)
-        assert rule.done.is_set()
+        assert rule.done.wait(SECONDS)
         assert watched.tickets == []
         mine.release()
         assert third.acquire(blocking=False)
