@@ -545,11 +545,18 @@ class Thread:
     # --- jobs --------------------------------------------------------------------------------
 
     def run_job(
-        self, name: str, slot: str, seconds: float, *args: Any, fails: bool = False
+        self,
+        name: str,
+        slot: str,
+        seconds: float,
+        ttl: float,
+        wait: float = 0,
+        *,
+        fails: bool = False,
     ) -> bool:
         """Run a job once in a slot, as one of several hosts; False when it was skipped."""
 
-        @self.locks.cron(name, *args, once_for=slot)
+        @self.locks.cron(name, ttl=ttl, wait=wait, once_for=slot)
         def job() -> bool:
             self.beliefs.begin(self, job.lease)
             try:
