@@ -131,21 +131,19 @@ class Thread:
 
     # --- leases and row locks ----------------------------------------------------------------
 
-    def lease(self, name: str, *args: Any, **options: Any) -> Lease:
+    def lease(self, name: str, **options: Any) -> Lease:
         """Make a lease whose callbacks are taken down."""
         return self.locks.lease(
             name,
-            *args,
             on_lost=lambda loss: self.beliefs.tell_lost(self, loss),
             on_danger=lambda danger: self.beliefs.tell_danger(self, danger),
             **options,
         )
 
-    def shared(self, name: str, *args: Any, **options: Any) -> SharedLease:
+    def shared(self, name: str, **options: Any) -> SharedLease:
         """Make a shared lease whose callbacks are taken down."""
         return self.locks.shared(
             name,
-            *args,
             on_lost=lambda loss: self.beliefs.tell_lost(self, loss),
             on_danger=lambda danger: self.beliefs.tell_danger(self, danger),
             **options,
@@ -410,12 +408,11 @@ class Thread:
 
     # --- slots of semaphores -----------------------------------------------------------------
 
-    def semaphore(self, name: str, limit: int, *args: Any, **options: Any) -> Semaphore:
+    def semaphore(self, name: str, limit: int, **options: Any) -> Semaphore:
         """Make a semaphore whose callbacks are taken down."""
         return self.locks.semaphore(
             name,
             limit,
-            *args,
             on_lost=lambda loss: self.beliefs.tell_lost(self, loss),
             on_danger=lambda danger: self.beliefs.tell_danger(self, danger),
             **options,
