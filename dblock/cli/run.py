@@ -40,6 +40,8 @@ from .under_lock import Ending, acquire, run_under
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from ..handles.options import SemaphoreKeywords
+
 
 _COMMAND = f"{__name__}.command"  # whether the command begins, in click's notes
 
@@ -242,32 +244,23 @@ def run(
                 tz=tz,
                 label=label,
             )
+            options: SemaphoreKeywords[None] = {
+                "ttl": ttl,
+                "wait": patience,
+                "fair": fair,
+                "label": label,
+                "max_hold": at_most,
+                "on_lost": note,
+            }
             if slots is None:
-                lease = (locks.shared if shared else locks.lease)(
-                    name,
-                    ttl=ttl,
-                    wait=patience,
-                    label=label,
-                    max_hold=at_most,
-                    fair=fair,
-                    on_lost=note,
-                )
+                lease = (locks.shared if shared else locks.lease)(name, **options)
                 job = make_job(lease)
                 slot = job.slot()
                 begun = time.monotonic()
                 with progress.waiting(locks):
                     acquire(lease, signals)
             else:
-                semaphore = locks.semaphore(
-                    name,
-                    slots,
-                    ttl=ttl,
-                    wait=patience,
-                    fair=fair,
-                    label=label,
-                    max_hold=at_most,
-                    on_lost=note,
-                )
+                semaphore = locks.semaphore(name, slots, **options)
                 begun = time.monotonic()
                 with progress.waiting(locks):
                     acquire(semaphore, signals)

@@ -92,7 +92,7 @@ class ElectionKeywords(Kept[R], Tried, Ended, Generic[R], total=False):
 
 
 class CronKeywords(Kept[R], Tried, Generic[R], total=False):
-    """The options of :meth:`.Locks.cron` that are those of a lease."""
+    """The options of :meth:`.Locks.cron` that a lease has too."""
 
 
 #: The options that each maker takes.
@@ -111,7 +111,7 @@ TAKEN = {
 
 
 class LeaseOptions(NamedTuple):
-    """The options of a lease, checked, with defaults for those that were not given.
+    """The options of a lease, checked, with defaults for the missing ones.
 
     Only ``wait`` is unchecked: every handle checks it.
     """
