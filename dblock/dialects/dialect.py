@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Sequence
-from functools import cached_property
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, ClassVar, TypeVar
 
 from ..errors import Unsupported
 from ..policy import Timeouts
 from ..protocol import commands
+from ..protocol.commands import Command
 from ..protocol.schema_version import Schema
 from ..protocol.state import (
     Found,
@@ -32,7 +33,10 @@ from ..protocol.statements import Statements
 from ..protocol.steps import Query, Reply
 from ..protocol.timing import Timing
 from .adapter import Adapter
+from .statement import Statement, Text, registered
 from .values import UNPLACED, Values, text, utc
+
+R = TypeVar("R")
 
 # The number of :attr:`Dialect.columns`.
 _COLUMNS = 8
@@ -78,8 +82,19 @@ class Dialect(Values, Statements):
     #: By fields of :class:`.Place`: SQL over the table ``s`` that has the identity. A database
     #: leaves out the fields that it does not have.
     found: ClassVar[dict[str, str]]
+    #: The part of a statement's text by which a crash may undo the statement, if there is any.
+    lazy: ClassVar[str] = ""
+
+    #: The statements, by their commands; and the commands that this database does not have, with
+    #: the reasons.
+    registered: ClassVar[Mapping[type[Command[Any]], Statement[Any]]] = {}
+    unsupported: ClassVar[Mapping[type[Command[Any]], str]] = {}
+
     #: Ends a read in a user's transaction that must not take the transaction's snapshot.
     locking: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        cls.registered = registered(cls)
 
     def __init__(
         self, schema: str | None, prefix: str, timeouts: Timeouts, adapter: Adapter | None = None
@@ -89,7 +104,30 @@ class Dialect(Values, Statements):
         self.timeouts = timeouts
         self.timing = Timing()
         self.adapter = self.driver(timeouts) if adapter is None else adapter
+        #: The texts of the statements over these tables.
+        self.built: dict[object, Text] = {}
         self._name_tables()
+
+    def query(self, command: Command[R]) -> Query[R]:
+        # This is one function, because every statement passes it.
+        found = self.registered.get(type(command))
+        if found is None:
+            raise NotImplementedError(f"{self.name} {self.unsupported[type(command)]}")
+        key = (found, found.build(self, command)) if found.varies else found
+        text = self.built.get(key) or found.examine(self, key)
+        params: dict[str, object] = {}
+        for field, write in text.fields:
+            value = getattr(command, field)
+            params[field] = value if write is None or value is None else write(self, value)
+        if found.parameters is not None:
+            params |= found.parameters(self, command)
+        timeout = found.lock_timeout
+        if timeout == "usual":
+            timeout = self.patience
+        elif callable(timeout):
+            timeout = timeout(self, command)
+        read = found.read if found.reads is None else partial(found.reads, command)
+        return Query(text.sql, params, command, timeout, text.durable, read)
 
     def _name_tables(self) -> None:
         """Set the tables' names for the statements."""
@@ -140,6 +178,7 @@ class Dialect(Values, Statements):
     def settle(self, place: Place | None) -> None:
         made = copy.copy(self)
         made.former_place, made.place = self.place or self.former_place, place
+        made.built = {}
         made._name_tables()
         derived = [  # statements that contain the tables' names
             name
@@ -316,10 +355,6 @@ class Dialect(Values, Statements):
     #: The parameters of a key and a result in a user's session.
     exact_key: ClassVar[str]
     exact_result: ClassVar[str]
-
-    @abstractmethod
-    def exact(self, text: str) -> object:
-        """Return the value of such a parameter."""
 
     def finish_once(self, key: str, token: str, result: str) -> Query[int]:
         return Query(

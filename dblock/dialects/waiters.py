@@ -27,10 +27,6 @@ class WaiterStatements(Dialect):
     #: The end of a statement that a crash may undo.
     lazily: ClassVar[str] = ""
 
-    def shift(self, seconds: float) -> object:
-        """Return the parameter of :attr:`later`."""
-        return seconds
-
     def register(
         self,
         id: str,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, Unsupported
 from ..lock_state import LockState, RowLockState, RunState, SlotsState, WaiterState
+from .commands import ListHeldRuns
 from .explain import explain
 from .faults import Fault, StatementError
 from .job_runs import last
@@ -120,7 +121,7 @@ def _slots(dialect: Statements, name: str, most: int, now: float) -> Procedure[S
 
 
 def _held_runs(dialect: Statements, now: float) -> Procedure[dict[str, RunState]]:
-    query = dialect.held_runs()
+    query = dialect.query(ListHeldRuns())
     try:
         return (yield from read(dialect, query, None, now))
     except Unsupported:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .commands import PruneValues
 from .retry import delete_all, retry_or_raise
 from .steps import Procedure
 
@@ -30,7 +31,7 @@ def retire(dialect: Statements, idle: float, patience: float, now: float) -> Pro
         reply = yield from retry_or_raise(dialect, look, None, patience, now)
         page = look.read(reply)
         if page is None:
-            yield from delete_all(dialect, dialect.prune_values(idle), patience, reply.now)
+            yield from delete_all(dialect, dialect.query(PruneValues(idle)), patience, reply.now)
             return count
         if page.fence is not None:
             raised = dialect.raise_floor(page.fence)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..lock_state import Leader, RowLockState, RunState, WaiterState
+from ..lock_state import Leader, RowLockState, WaiterState
 from . import commands
+from .commands import Command
 from .deadlock import Blocked
 from .state import (
     Found,
@@ -32,6 +32,8 @@ from .timing import Timing
 
 if TYPE_CHECKING:
     from ..policy import Timeouts
+
+R = TypeVar("R")
 
 
 class Statements(ABC):
@@ -89,6 +91,13 @@ class Statements(ABC):
     @abstractmethod
     def privileges(self, role: str) -> tuple[str, ...]:
         """Return the statements that grant a role its rights, or a sentence that says them."""
+
+    @abstractmethod
+    def query(self, command: Command[R]) -> Query[R]:
+        """Return the statement that asks this database for a command.
+
+        Raises NotImplementedError if the database does not have the command.
+        """
 
     # --- location of the tables --------------------------------------------------------------
 
@@ -402,53 +411,6 @@ class Statements(ABC):
         """
         raise NotImplementedError
 
-    # --- the record of jobs' runs ------------------------------------------------------------
-
-    @abstractmethod
-    def now(self) -> Query[datetime]:
-        """Read the server's clock."""
-
-    @abstractmethod
-    def begin_run(self, name: str, slot: str, fence: int, owner: str) -> Query[int]:
-        """Record that a run begins, unless a run has succeeded in this slot; "" means no slot.
-
-        Return the recorded run's fence: this run's own fence if it may begin. A statement that
-        arrives late, after a later hold's run has begun or this run has ended, changes nothing.
-        """
-
-    @abstractmethod
-    def end_run(self, name: str, slot: str, fence: int, status: int) -> Query[int]:
-        """Record how a run ended; no row when another run is on record by now."""
-
-    @abstractmethod
-    def forget_run(self, name: str, slot: str, fence: int) -> Query[int]:
-        """Delete the record of a run; no row when another run is on record by now."""
-
-    @abstractmethod
-    def runs(self, name: str, limit: int, slot: str | None = None) -> Query[list[RunState]]:
-        """Read up to ``limit`` recorded runs of a name, the latest first; with ``slot``, only the
-        run in that slot."""
-
-    @abstractmethod
-    def last_runs(self, limit: int) -> Query[list[RunState]]:
-        """Read the last run of each name, the latest first: up to ``limit`` names."""
-
-    @abstractmethod
-    def held_runs(self) -> Query[dict[str, RunState]]:
-        """Read the runs under the present leases, by the jobs' names."""
-
-    @abstractmethod
-    def prune_applied(self, age: float) -> Query[int]:
-        """Delete some of the keys that are older than ``age`` seconds, if there are any."""
-
-    @abstractmethod
-    def prune_once(self) -> Query[int]:
-        """Delete some of the calls' records that have expired, if there are any."""
-
-    @abstractmethod
-    def prune_runs(self, age: float) -> Query[int]:
-        """Delete some of the runs that are older than ``age`` seconds, except each name's last."""
-
     # --- unused names ------------------------------------------------------------------------
 
     @abstractmethod
@@ -468,11 +430,6 @@ class Statements(ABC):
     def retire(self, after: str, last: str, fence: int, idle: float) -> Query[int]:
         """Delete the rows of unused names that follow ``after``, up to ``last``, with fences up to
         ``fence``. The statement does not wait: a row that is locked stays."""
-
-    @abstractmethod
-    def prune_values(self, age: float) -> Query[int]:
-        """Delete some of the values that are older than ``age`` seconds and whose names have no
-        row, if there are any."""
 
     # --- a leader's value --------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ class Query(NamedTuple, Generic[R]):
 
     sql: str
     params: Mapping[str, Any] | tuple[Any, ...]
-    command: Command | None = None
+    command: Command[Any] | None = None
     patience: float | None = None
     durable: bool = True
     read: Callable[[Reply], R] = count  # type: ignore[assignment] # fits Query[int] alone: tested

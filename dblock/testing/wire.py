@@ -79,7 +79,7 @@ class Wire:
 
 
 #: The purpose of each statement that can be lost. The end of its transaction releases a row lock.
-DOES: dict[type[Command], str] = {
+DOES: dict[type[Command[Any]], str] = {
     commands.Grant: "acquire",
     commands.GrantSlot: "acquire",
     commands.Take: "acquire",

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ...protocol import commands
+from ...protocol.commands import BeginRun
 from ...protocol.steps import Query
 from ..adapter import Adapter
 from ..dialect import read_fence
 from ..runs import RunStatements
+from ..statement import statement
 from ..waiters import WaiterStatements
 from .adapter import PyMySQL
 from .election import ElectionStatements
@@ -61,10 +63,10 @@ class MariaDB(
             self.patience,
         )
 
-    def begin_run(self, name: str, slot: str, fence: int, owner: str) -> Query[int]:
+    @statement(BeginRun, read=read_fence)
+    def begin_run(self) -> str:
         key = "lock_name = %(name)s AND slot = %(slot)s"
-        return Query(
-            f"""BEGIN NOT ATOMIC
+        return f"""BEGIN NOT ATOMIC
                 INSERT IGNORE INTO {self.run_table} (lock_name, slot, fence, owner, started_at)
                     VALUES (%(name)s, %(slot)s, %(fence)s, %(owner)s, {self.clock});
                 IF ROW_COUNT() = 0 THEN
@@ -73,9 +75,4 @@ class MariaDB(
                         WHERE {key} AND {self.startable("%(fence)s")};
                 END IF;
                 SELECT fence FROM {self.run_table} WHERE {key};
-            END""",
-            {"name": self.key(name), "slot": self.key(slot), "fence": fence, "owner": owner},
-            commands.BeginRun(name, slot, fence, owner),
-            self.patience,
-            read=read_fence,
-        )
+            END"""

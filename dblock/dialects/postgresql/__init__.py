@@ -39,6 +39,7 @@ class PostgreSQL(
     remaining = REMAINING
     lasting = "expires_at > clock_timestamp()"
     later = "clock_timestamp() + pg_catalog.make_interval(secs => {})"
+    lazy = LAZY
     lazily = f"RETURNING {LAZY}"
     clock = "clock_timestamp()"
     ago = "clock_timestamp() - pg_catalog.make_interval(secs => %(age)s)"
