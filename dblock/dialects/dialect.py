@@ -10,36 +10,62 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import Any, ClassVar, TypeVar
 
 from ..errors import Unsupported
 from ..policy import Timeouts
 from ..protocol import commands
-from ..protocol.commands import Command
+from ..protocol.commands import Command, LookQueued
 from ..protocol.schema_version import Schema
 from ..protocol.state import (
     Found,
-    Granted,
     LockRow,
     Place,
-    Queued,
-    QueuePosition,
-    Record,
-    RowOutcome,
 )
 from ..protocol.statements import Statements
 from ..protocol.steps import Query, Reply
 from ..protocol.timing import Timing
 from .adapter import Adapter
-from .statement import Statement, Text, registered
-from .values import UNPLACED, Values, text, utc
+from .replies import (
+    read_attached as read_attached,
+)
+from .replies import (
+    read_fence as read_fence,
+)
+from .replies import (
+    read_grant as read_grant,
+)
+from .replies import (
+    read_join as read_join,
+)
+from .replies import (
+    read_joined as read_joined,
+)
+from .replies import (
+    read_look_queued,
+    read_rows,
+)
+from .replies import (
+    read_queued as read_queued,
+)
+from .replies import (
+    read_record as read_record,
+)
+from .replies import (
+    read_renewed as read_renewed,
+)
+from .replies import (
+    read_row_lock as read_row_lock,
+)
+from .replies import (
+    read_slot as read_slot,
+)
+from .statement import Statement, Text, registered, statement
+from .values import UNPLACED, Values, text
 
 R = TypeVar("R")
-
-# The number of :attr:`Dialect.columns`.
-_COLUMNS = 8
 
 
 #: A statement for SQLAlchemy's text(), and its parameters.
@@ -127,7 +153,8 @@ class Dialect(Values, Statements):
         elif callable(timeout):
             timeout = timeout(self, command)
         read = found.read if found.reads is None else partial(found.reads, command)
-        return Query(text.sql, params, command, timeout, text.durable, read)
+        # Query(...) would be one more call of a function in Python.
+        return tuple.__new__(Query, (text.sql, params, command, timeout, text.durable, read))
 
     def _name_tables(self) -> None:
         """Set the tables' names for the statements."""
@@ -273,7 +300,7 @@ class Dialect(Values, Statements):
             keys,
             commands.Look(names),
             self.patience,
-            read=_rows,
+            read=read_rows,
         )
 
     def held(self) -> Query[list[LockRow]]:
@@ -284,18 +311,13 @@ class Dialect(Values, Statements):
             {},
             commands.ListHeld(),
             self.patience,
-            read=_rows,
+            read=read_rows,
         )
 
-    def look_queued(self, name: str, token: str, ticket: str) -> Query[Queued | None]:
-        return Query(
-            f"""SELECT {self.columns}, {self.position_columns}
-            FROM {self.lock_table} WHERE lock_name = {self.name_parameter}{self.complete}""",
-            {"name": self.key(name), "token": token, "ticket": ticket},
-            commands.LookQueued(name, token, ticket),
-            self.patience,
-            read=_look_queued,
-        )
+    @statement(LookQueued, read=read_look_queued)
+    def look_queued(self) -> str:
+        return f"""SELECT {self.columns}, {self.position_columns}
+            FROM {self.lock_table} WHERE lock_name = {self.name_parameter}{self.complete}"""
 
     def _select(self) -> str:
         return f"SELECT {self.columns} FROM {self.lock_table}"
@@ -443,86 +465,3 @@ class Dialect(Values, Statements):
         Either may be unknown.
         """
         raise NotImplementedError(f"{self.name} has none: a file is locked")
-
-
-def read_grant(reply: Reply) -> Granted | None:
-    """Read the fence and the seconds to the expiry from the first columns; None without a grant."""
-    if not reply.rows or reply.rows[0][0] is None:
-        return None
-    fence, remaining, *_ = reply.rows[0]
-    return Granted(fence, float(remaining))
-
-
-def read_slot(reply: Reply) -> Granted | None:
-    """Read a grant as :func:`read_grant` does, and the slot's name from the third column."""
-    granted = read_grant(reply)
-    return None if granted is None else granted._replace(name=text(reply.rows[0][2]))
-
-
-def read_join(reply: Reply) -> Granted | Queued | None:
-    """Read the reply to a join: three columns of a grant, as in :func:`read_grant`, then the name's
-    row and the ticket's position, if it is in the queue."""
-    return read_grant(reply) or read_joined(reply)
-
-
-def read_joined(reply: Reply) -> Queued | None:
-    """Read the reply to a join that is known not to be a grant."""
-    queued = read_queued(reply.rows[0][3:]) if reply.rows else None
-    return None if queued is None or queued.position.ahead is None else queued
-
-
-def read_fence(reply: Reply) -> int:
-    """Read the reply's only value, a fence."""
-    return int(reply.rows[0][0])
-
-
-def read_attached(reply: Reply) -> int | None:
-    """Read the fence of the hold that was attached, from the first column."""
-    return int(reply.rows[0][0]) if reply.rows else None
-
-
-def read_renewed(reply: Reply) -> dict[str, int | None]:
-    """Read the tokens of the holds that were renewed, and their fences."""
-    return {row[0]: row[1] for row in reply.rows}
-
-
-def read_record(reply: Reply) -> Record | None:
-    """Read the record of a call: its first columns are the token, the fingerprint, the result."""
-    if not reply.rows or reply.rows[0][0] is None:
-        return None
-    token, *columns = reply.rows[0][:3]
-    return Record(text(token), *(None if said is None else text(said) for said in columns))
-
-
-def read_row_lock(reply: Reply) -> RowOutcome:
-    """Read whether the row was locked: then the reply has it."""
-    return RowOutcome(bool(reply.rows))
-
-
-def _rows(reply: Reply) -> list[LockRow]:
-    return list(map(_row, reply.rows))
-
-
-def _row(columns: Sequence[Any]) -> LockRow:
-    name, fence, token, owner, acquired_at, expires_at, remaining, readers = columns
-    return LockRow(
-        name=text(name),
-        fence=int(fence),
-        token=token,
-        owner=owner,
-        acquired_at=utc(acquired_at),
-        expires_at=utc(expires_at),
-        remaining=None if remaining is None else float(remaining),
-        readers=None if readers is None else text(readers),
-    )
-
-
-def _look_queued(reply: Reply) -> Queued | None:
-    return read_queued(reply.rows[0]) if reply.rows else None
-
-
-def read_queued(columns: Sequence[Any]) -> Queued:
-    """Read a name's row, and behind it a ticket's position."""
-    ahead, free, *clock = columns[_COLUMNS:]
-    position = QueuePosition(None if ahead is None else int(ahead), bool(free), *clock)
-    return Queued(_row(columns[:_COLUMNS]), position)

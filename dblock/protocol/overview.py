@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, Unsupported
 from ..lock_state import LockState, RowLockState, RunState, SlotsState, WaiterState
-from .commands import ListHeldRuns
+from .commands import ListHeldRuns, ListWaiters
 from .explain import explain
 from .faults import Fault, StatementError
 from .job_runs import last
@@ -94,7 +94,7 @@ def _stuck(row: LockRow, waiters: tuple[WaiterState, ...]) -> bool:
 def _waiters(
     dialect: Statements, name: str | None, now: float
 ) -> Procedure[dict[str, tuple[WaiterState, ...]]]:
-    query = dialect.waiters(name)
+    query = dialect.query(ListWaiters(name))
     return (yield from read(dialect, query, name, now))
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from .attempt import Ask, Attempt
+from .commands import ListWaiters
 from .faults import Fault, StatementError
 from .lease import Held
 from .retry import PAUSE, retry_or_raise
@@ -180,7 +181,7 @@ class SharedAttempt(Attempt):
         name, deadline = self.request.name, self.deadline
         if self.past or deadline.now < self.asks:
             return
-        query = self.dialect.waiters(name)
+        query = self.dialect.query(ListWaiters(name))
         reply = yield from retry_or_raise(self.dialect, query, name, deadline.reach, deadline.now)
         deadline.now, self.asks = reply.now, reply.now + self.patient / 2
         self.past = all(one.strategy == STRATEGY for one in query.read(reply).get(name, ()))

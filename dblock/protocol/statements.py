@@ -7,25 +7,20 @@ see :mod:`dblock.dialects`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..lock_state import Leader, RowLockState, WaiterState
+from ..lock_state import Leader, RowLockState
 from . import commands
 from .commands import Command
-from .deadlock import Blocked
 from .state import (
     Found,
     Granted,
     LockRow,
     NamePage,
     Place,
-    Queued,
     Record,
-    Renewal,
     RowOutcome,
     Slots,
-    Witness,
 )
 from .steps import Query
 from .timing import Timing
@@ -119,55 +114,6 @@ class Statements(ABC):
         the place is unknown again, and dblock reads it before the next use.
         """
 
-    # --- the lease ---------------------------------------------------------------------------
-
-    @abstractmethod
-    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
-        """Take the name if it is free, and raise its fence. The statement does not wait, and writes
-        nothing if the name is not free.
-
-        The caller is not in the queue. A free name is reserved for the waiters in its queue first,
-        for the :attr:`grace` of each.
-
-        The statement raises the fence while it has the row locked, so fences grow in the order of
-        the grants.
-        """
-
-    def grant_known(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
-        """As :meth:`grant`, and faster: it may refuse a name without a row or with a queue."""
-        return self.grant(name, token, owner, ttl)
-
-    @abstractmethod
-    def renew(self, asked: Sequence[Renewal]) -> Query[dict[str, int | None]]:
-        """Move the expiries of unexpired holds, without waiting; return the token of each renewed
-        hold with its fence. The fence may be None if there are several holds.
-
-        If one row is locked, the statement either renews the others or fails.
-        """
-
-    @abstractmethod
-    def attach(
-        self, name: str, token: str, new_token: str, owner: str, ttl: float
-    ) -> Query[int | None]:
-        """Move an unexpired hold to another token, without waiting; return its fence.
-
-        None when the token does not hold the name, or while a transaction is guarded with it:
-        transactions that the previous holder has guarded must end before the next holder goes on.
-        """
-
-    @abstractmethod
-    def release(self, name: str, token: str) -> Query[int]:
-        """Free the name if the token holds it; one row when it did.
-
-        On a database whose releases pass names on, this frees the name only if its queue is empty.
-        """
-
-    def pass_on(self, name: str, token: str, passes: bool = True) -> Query[int]:
-        """If the token holds the name, grant the name to the first waiter and notify that waiter;
-        one row when the token held it. If that is impossible, or ``passes`` is false, free the name
-        and notify the first waiter that can be notified."""
-        return self.release(name, token)
-
     @abstractmethod
     def look(self, *names: str) -> Query[list[LockRow]]:
         """Read the rows of names, without waiting."""
@@ -234,84 +180,6 @@ class Statements(ABC):
     def set_limit(self, name: str, limit: int, *, anew: bool) -> Query[int]:
         """Write a semaphore's limit. Unless ``anew``, keep the limit that is stored already."""
 
-    # --- waiting -----------------------------------------------------------------------------
-
-    @abstractmethod
-    def join(
-        self, name: str, token: str, owner: str, ttl: float, ticket: str, *, yields: bool = False
-    ) -> Query[Granted | Queued | None]:
-        """Put the ticket into the queue, in the position of an earlier ticket of the same token if
-        there is one. The statement may wait for the row for a moment. On a database without
-        notifications it takes the name if it is the ticket's turn.
-
-        With ``yields`` the ticket does not join while another session waits in the server, since
-        the queue does not show that session. The statement then marks the row, so that no other
-        waiter begins to wait in the server.
-        """
-
-    def take(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
-        """Take the name if it is the turn of the waiter with the token; this may wait a moment for
-        the row."""
-        raise NotImplementedError(f"{self.name} takes a name when it is joined for")
-
-    @abstractmethod
-    def leave(self, name: str, token: str, ticket: str) -> Query[int]:
-        """Remove a waiter from the queue; notify the next waiter if the name is free."""
-
-    @abstractmethod
-    def look_queued(self, name: str, token: str, ticket: str) -> Query[Queued | None]:
-        """Read a name's row as :meth:`look` does, and the ticket's position in the queue."""
-
-    def wait_in_server(self, name: str, patience: float) -> Query[bool]:
-        """Wait up to ``patience`` seconds for the name's user lock; return whether another session
-        had it.
-
-        The session then has the user lock. The statement fails if the user lock or the row stayed
-        busy, or if the row is marked because readers use the name.
-        """
-        raise NotImplementedError(f"{self.name} has no user locks")
-
-    def release_and_unlock(self, name: str, token: str) -> Query[int]:
-        """Free the name as :meth:`release` does, and release its user lock. The session that has
-        the user lock must run this."""
-        raise NotImplementedError(f"{self.name} has no user locks")
-
-    def unlock_all(self) -> Query[int]:
-        """Release all user locks of the session."""
-        raise NotImplementedError(f"{self.name} has no user locks")
-
-    # --- the table of waiters ----------------------------------------------------------------
-
-    @abstractmethod
-    def register(
-        self,
-        id: str,
-        name: str,
-        *,
-        strategy: str,
-        owner: str,
-        waited: float,
-        lasts: float,
-        holds: Mapping[str, int | None],
-    ) -> Query[int]:
-        """Insert a waiter's row, or extend it for ``lasts`` seconds from now."""
-
-    @abstractmethod
-    def unregister(self, id: str) -> Query[int]:
-        """Delete a waiter's row."""
-
-    @abstractmethod
-    def sweep(self) -> Query[int]:
-        """Delete the rows of waiters that have expired, without waiting for other sweeps."""
-
-    @abstractmethod
-    def waiters(self, name: str | None = None) -> Query[dict[str, tuple[WaiterState, ...]]]:
-        """Read the waiters of a name, or of all names."""
-
-    @abstractmethod
-    def blocked(self) -> Query[list[Blocked]]:
-        """Read all waiters that hold something, each with the fence of the lease it waits for."""
-
     # --- the row lock and the guard ----------------------------------------------------------
 
     @abstractmethod
@@ -367,40 +235,6 @@ class Statements(ABC):
     @abstractmethod
     def forget_once(self, key: str, token: str) -> Query[int]:
         """Delete the record of a call."""
-
-    # --- the witness -------------------------------------------------------------------------
-
-    def witness(self) -> Query[Witness | None]:
-        """Read the witness."""
-        raise NotImplementedError
-
-    def write_witness(self) -> Query[int]:
-        """Write a new witness if it is missing; one row when this statement wrote it.
-
-        If the lock table may have lost a lease, the statement begins a new epoch, with a pause of
-        the longest TTL. It shortens a pause that is longer than the longest TTL.
-        """
-        raise NotImplementedError
-
-    def distrust(self, longest: float | None) -> Query[int]:
-        """Make the next caller that reads the witness begin a new epoch, with a pause.
-
-        The pause lasts for ``longest`` seconds, or for the longest TTL if that is None.
-        """
-        raise NotImplementedError
-
-    def announce_ttl(self, ttl: float) -> Query[int]:
-        """Write into the epoch's row, which a failover keeps, that leases with TTLs up to ``ttl``
-        may be granted."""
-        raise NotImplementedError
-
-    def record_ttl(self, ttl: float) -> Query[int]:
-        """Allow grants with TTLs up to ``ttl`` from now on, and record that for after a crash.
-
-        The statement does nothing unless a TTL at least as long is announced. Once a day it drops
-        the recorded TTLs that no caller has asked for since the last time.
-        """
-        raise NotImplementedError
 
     # --- row locks, from outside -------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from tenacity import (
 from dblock import Attempt, DBLockError, OutcomeUnknown, RetryPolicy
 from dblock.dialects import DIALECTS, Dialect
 from dblock.dialects.tickets import TICKET
+from dblock.protocol import commands
 from dblock.protocol.acquire import acquire
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, LeaseRequest, Refused
@@ -135,11 +136,11 @@ class Clock:
         place = (0, False, self.now) if self._dialect.can_notify else (0, False)
         if sql == self._dialect.look("report").sql:
             return [HELD]
-        if sql == self._dialect.look_queued("report", "", "").sql:
+        if sql == self._dialect.query(commands.LookQueued("report", "", "")).sql:
             return [(*HELD, *place)]
-        if sql == self._dialect.grant("report", "", "", 1.0).sql:
+        if sql == self._dialect.query(commands.Grant("report", "", "", 1.0)).sql:
             return []
-        if sql == self._dialect.join("report", "", "", 1.0, "").sql:
+        if sql == self._dialect.query(commands.Join("report", "", "", 1.0, "")).sql:
             grant = (7, 25.0, "e" * 32) if self._dialect.name == "mariadb" else (None, None, None)
             return [(*grant, *HELD, *place)]
         if sql == self._dialect.look_around(borrowed=True).sql:
@@ -299,7 +300,7 @@ def test_a_grant_that_came_too_late_is_given_back() -> None:
     next(protocol)
     step = protocol.send(Reply([(8, 1.0, None)], 1, START, START + 28.0))
     assert isinstance(step, Execute)
-    assert step.query == dialect.pass_on("report", TOKEN)
+    assert step.query == dialect.query(commands.PassOn("report", TOKEN))
 
 
 def test_a_later_refusal_says_nothing_of_the_try_before() -> None:

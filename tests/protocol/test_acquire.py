@@ -11,6 +11,7 @@ from tenacity import RetryCallState
 
 from dblock import OutcomeUnknown, RetryPolicy, Timeouts, Unavailable
 from dblock.dialects import PostgreSQL
+from dblock.protocol import commands
 from dblock.protocol.acquire import acquire
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, LeaseRequest, Refused
@@ -148,7 +149,7 @@ def renewing_what_is_found() -> Procedure[Held | Refused]:
     assert step == Execute(DIALECT.look("report"))
     step = acquiring.send(Reply([(*mine[:-1], 18.0)], 1, 53.0, 54.0, "server"))
     assert isinstance(step, Execute)
-    assert step.query == DIALECT.renew([Renewal("report", "mine", 30.0)])
+    assert step.query == DIALECT.query(commands.Renew((Renewal("report", "mine", 30.0),)))
     return acquiring
 
 
@@ -163,4 +164,6 @@ def test_what_is_found_is_renewed_and_believed_from_then_on() -> None:
 def test_what_is_found_is_given_back_when_its_renewal_is_told_too_late() -> None:
     acquiring = renewing_what_is_found()
     assert acquiring.send(Reply([("mine", 3)], 1, 55.0, 86.0, "server")) == Sleep(0)
-    assert acquiring.send(Reply([], 0, 86.0, 86.0)) == Execute(DIALECT.pass_on("report", "mine"))
+    assert acquiring.send(Reply([], 0, 86.0, 86.0)) == Execute(
+        DIALECT.query(commands.PassOn("report", "mine"))
+    )

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from typing import ClassVar, TypeVar
 
-from ...protocol.state import LockRow, Queued
+from ...protocol.commands import LookQueued
+from ...protocol.state import LockRow
 from ...protocol.steps import Query
 from ..dialect import Dialect
+from ..replies import read_look_queued
+from ..statement import statement
 from .fragments import WRITTEN
 
 T = TypeVar("T")
@@ -77,15 +80,17 @@ class Tables(Dialect):
     def look(self, *names: str) -> Query[list[LockRow]]:
         return self._in_order(super().look(*names))
 
-    def look_queued(self, name: str, token: str, ticket: str) -> Query[Queued | None]:
-        return self._in_order(super().look_queued(name, token, ticket))
+    @statement(LookQueued, read=read_look_queued)
+    def look_queued(self) -> str:
+        return self.in_order(super().look_queued)
 
-    def _in_order(self, query: Query[T]) -> Query[T]:
+    def in_order(self, sql: str) -> str:
         """Let a node first apply the other nodes' commits. Without that a guard on this node would
         not see that another holder has taken the name over."""
-        if not self.is_node:
-            return query
-        return query._replace(sql=f"SET STATEMENT wsrep_sync_wait = 1 FOR {query.sql}")
+        return f"SET STATEMENT wsrep_sync_wait = 1 FOR {sql}" if self.is_node else sql
+
+    def _in_order(self, query: Query[T]) -> Query[T]:
+        return query._replace(sql=self.in_order(query.sql))
 
     def take_row(self, name: str, changes: str, condition: str) -> str:
         """Return the statement that makes ``changes`` in a name's row if the ``condition`` is met,

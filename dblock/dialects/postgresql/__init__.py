@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from ...protocol import commands
+from ...protocol.commands import Command, ReleaseAndUnlock, Sweep, UnlockAll, WaitInServer
 from ...protocol.steps import Query
 from ..adapter import Adapter
 from ..retiring import RetiringStatements
 from ..runs import RunStatements
+from ..statement import statement
 from .adapter import Psycopg
 from .election import ElectionStatements
 from .fragments import DURABLE, LAZY, REMAINING
@@ -34,6 +37,12 @@ class PostgreSQL(
     name = "postgresql"
     backends: ClassVar[tuple[str, ...]] = ("postgresql",)
     driver: ClassVar[type[Adapter]] = Psycopg
+
+    unsupported: ClassVar[Mapping[type[Command[Any]], str]] = {
+        WaitInServer: "has no user locks",
+        ReleaseAndUnlock: "has no user locks",
+        UnlockAll: "has no user locks",
+    }
 
     failure_aborts = True
     remaining = REMAINING
@@ -61,9 +70,9 @@ class PostgreSQL(
             0.0,
         )
 
-    def sweep(self) -> Query[int]:
+    @statement(Sweep, lock_timeout=0.0)
+    def sweep(self) -> str:
         over = (
             f"SELECT id FROM {self.waiter_table} WHERE NOT ({self.lasting}) FOR UPDATE SKIP LOCKED"
         )
-        sql = f"DELETE FROM {self.waiter_table} WHERE id IN ({over}) {self.lazily}"
-        return Query(sql, {}, commands.Sweep(), 0.0, durable=False)
+        return f"DELETE FROM {self.waiter_table} WHERE id IN ({over}) {self.lazily}"

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
+from ...protocol.commands import (
+    AnnounceTtl,
+    Command,
+    Distrust,
+    PassOn,
+    ReadWitness,
+    RecordTtl,
+    ReleaseAndUnlock,
+    Take,
+    UnlockAll,
+    WaitInServer,
+    WriteWitness,
+)
 from ..adapter import Adapter
 from ..elections import ElectionStatements
 from ..retiring import RetiringStatements
@@ -34,6 +48,19 @@ class SQLite(
     name = "sqlite"
     backends: ClassVar[tuple[str, ...]] = ("sqlite",)
     driver: ClassVar[type[Adapter]] = SQLite3
+
+    unsupported: ClassVar[Mapping[type[Command[Any]], str]] = {
+        Take: "takes a name when it is joined for",
+        PassOn: "passes no name on: a release frees it",
+        WaitInServer: "has no user locks",
+        ReleaseAndUnlock: "has no user locks",
+        UnlockAll: "has no user locks",
+        ReadWitness: "has no witness",
+        WriteWitness: "has no witness",
+        Distrust: "has no witness",
+        AnnounceTtl: "has no witness",
+        RecordTtl: "has no witness",
+    }
 
     dynamic_types = True
     name_parameter = ":name"

@@ -49,9 +49,9 @@ CLUSTERS = (
     Mutant(
         "a-look-at-what-was",
         "a guard's look sees who has taken the name over on another node",
-        "mariadb.base.Tables._in_order",
-        "if not self.is_node:",
-        "if True:",
+        "mariadb.base.Tables.in_order",
+        "if self.is_node",
+        "if False",
         PAGE,
         beyond=reasons.CLUSTER,
     ),
