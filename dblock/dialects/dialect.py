@@ -10,43 +10,28 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import Any, ClassVar, TypeVar
 
-from ..errors import Unsupported
 from ..policy import Timeouts
 from ..protocol import commands
 from ..protocol.commands import Command
 from ..protocol.schema_version import Schema
-from ..protocol.state import (
-    Found,
-    Granted,
-    LockRow,
-    Place,
-    Queued,
-    QueuePosition,
-    Record,
-    RowOutcome,
-)
+from ..protocol.state import Found, LockRow, Place, Queued
 from ..protocol.statements import Statements
 from ..protocol.steps import Query, Reply
 from ..protocol.timing import Timing
 from .adapter import Adapter
+from .migrations import Migrations
+from .replies import read_look, read_rows
 from .statement import Statement, Text, registered
-from .values import UNPLACED, Values, text, utc
+from .values import UNPLACED, Values, text
 
 R = TypeVar("R")
 
-# The number of :attr:`Dialect.columns`.
-_COLUMNS = 8
 
-
-#: A statement for SQLAlchemy's text(), and its parameters.
-Bound = tuple[str, dict[str, str]]
-
-
-class Dialect(Values, Statements):
+class Dialect(Values, Migrations, Statements):
     """One database's statements over the tables ``{schema}.{prefix}...``, and its adapter.
 
     Code that runs statements asks a dialect's attributes, and never branches by a database's name.
@@ -61,8 +46,6 @@ class Dialect(Values, Statements):
     #: bits, any other is a double.
     dynamic_types: ClassVar[bool] = False
 
-    #: Whether rolling back a transaction undoes its changes of tables.
-    undoes_ddl: ClassVar[bool] = True
     #: Begins a statement in a user's transaction that may lock a row (under SERIALIZABLE a
     #: statement that only reads does too): it lets the statement use the newest row, if the level
     #: allows it.
@@ -273,7 +256,7 @@ class Dialect(Values, Statements):
             keys,
             commands.Look(names),
             self.patience,
-            read=_rows,
+            read=read_rows,
         )
 
     def held(self) -> Query[list[LockRow]]:
@@ -284,7 +267,7 @@ class Dialect(Values, Statements):
             {},
             commands.ListHeld(),
             self.patience,
-            read=_rows,
+            read=read_rows,
         )
 
     def look_queued(self, name: str, token: str, ticket: str) -> Query[Queued | None]:
@@ -294,7 +277,7 @@ class Dialect(Values, Statements):
             {"name": self.key(name), "token": token, "ticket": ticket},
             commands.LookQueued(name, token, ticket),
             self.patience,
-            read=_look_queued,
+            read=read_look,
         )
 
     def _select(self) -> str:
@@ -371,158 +354,3 @@ class Dialect(Values, Statements):
             {"key": self.exact(key), "token": token},
             commands.ForgetOnce(key, token),
         )
-
-    # --- migrations --------------------------------------------------------------------------
-
-    def set_durability(self, durability: str) -> tuple[str, ...]:
-        """Return the statements that make the lock table ``"durable"`` or ``"volatile"``."""
-        if durability == "durable":
-            return ()
-        raise Unsupported(
-            f"{self.name} has no tables that a crash empties and nothing else does, so its lock "
-            "table is durable; a volatile one works on postgresql"
-        )
-
-    def create_functions(self) -> tuple[str, ...]:
-        """Return the statements that create the lock functions, or bring them up to date."""
-        raise Unsupported(
-            f"{self.name} has no lock functions; they work on postgresql. On {self.name} use "
-            "dblock, or its command line"
-        )
-
-    def drop_functions(self) -> tuple[str, ...]:
-        """Return the statements that drop the lock functions, if the database has any."""
-        return ()
-
-    def drop_gate(self) -> tuple[str, ...]:
-        """Return the statements that drop the functions' table of fences, if they created it."""
-        return ()
-
-    def find_functions(self) -> str | None:
-        """Return the query for the lock functions, and whether each is as this code creates it.
-
-        None if the database has no lock functions.
-        """
-        return None
-
-    def migration_settings(self) -> tuple[str, ...]:
-        """Return statements after which a migration does not wait long for users of a table.
-
-        All other statements on the table wait behind the migration. A limit that is set stays.
-        """
-        return ()
-
-    def migration_place(self) -> tuple[str, ...]:
-        """Return queries, of one value each, that show where unqualified tables are.
-
-        They run on a user's connection. None of them takes a snapshot.
-        """
-        return ()
-
-    def go_to_place(self, found: tuple[str | None, ...]) -> tuple[Bound, ...]:
-        """Return the statements that take a connection to the place that the queries ``found``."""
-        return ()
-
-    def look_at_place(
-        self, found: tuple[str | None, ...]
-    ) -> tuple[tuple[Bound, ...], tuple[Bound, ...]]:
-        """Return the statements before and after a read at the place that the queries ``found``,
-        for a connection that must not stay there."""
-        return (), ()
-
-    def migration_mutex(self, name: str) -> tuple[str, ...]:
-        """Return the statements of one try for the lock of migrations, which needs no table.
-
-        The last one's only value tells whether the session has it now. It ends with the connection.
-        """
-        raise NotImplementedError(f"{self.name} has none: a file is locked")
-
-    def migration_holder(self, name: str) -> str:
-        """Return the statement that reads the session that has that lock, and its user.
-
-        Either may be unknown.
-        """
-        raise NotImplementedError(f"{self.name} has none: a file is locked")
-
-
-def read_grant(reply: Reply) -> Granted | None:
-    """Read the fence and the seconds to the expiry from the first columns; None without a grant."""
-    if not reply.rows or reply.rows[0][0] is None:
-        return None
-    fence, remaining, *_ = reply.rows[0]
-    return Granted(fence, float(remaining))
-
-
-def read_slot(reply: Reply) -> Granted | None:
-    """Read a grant as :func:`read_grant` does, and the slot's name from the third column."""
-    granted = read_grant(reply)
-    return None if granted is None else granted._replace(name=text(reply.rows[0][2]))
-
-
-def read_join(reply: Reply) -> Granted | Queued | None:
-    """Read the reply to a join: three columns of a grant, as in :func:`read_grant`, then the name's
-    row and the ticket's position, if it is in the queue."""
-    return read_grant(reply) or read_joined(reply)
-
-
-def read_joined(reply: Reply) -> Queued | None:
-    """Read the reply to a join that is known not to be a grant."""
-    queued = read_queued(reply.rows[0][3:]) if reply.rows else None
-    return None if queued is None or queued.position.ahead is None else queued
-
-
-def read_fence(reply: Reply) -> int:
-    """Read the reply's only value, a fence."""
-    return int(reply.rows[0][0])
-
-
-def read_attached(reply: Reply) -> int | None:
-    """Read the fence of the hold that was attached, from the first column."""
-    return int(reply.rows[0][0]) if reply.rows else None
-
-
-def read_renewed(reply: Reply) -> dict[str, int | None]:
-    """Read the tokens of the holds that were renewed, and their fences."""
-    return {row[0]: row[1] for row in reply.rows}
-
-
-def read_record(reply: Reply) -> Record | None:
-    """Read the record of a call: its first columns are the token, the fingerprint, the result."""
-    if not reply.rows or reply.rows[0][0] is None:
-        return None
-    token, *columns = reply.rows[0][:3]
-    return Record(text(token), *(None if said is None else text(said) for said in columns))
-
-
-def read_row_lock(reply: Reply) -> RowOutcome:
-    """Read whether the row was locked: then the reply has it."""
-    return RowOutcome(bool(reply.rows))
-
-
-def _rows(reply: Reply) -> list[LockRow]:
-    return list(map(_row, reply.rows))
-
-
-def _row(columns: Sequence[Any]) -> LockRow:
-    name, fence, token, owner, acquired_at, expires_at, remaining, readers = columns
-    return LockRow(
-        name=text(name),
-        fence=int(fence),
-        token=token,
-        owner=owner,
-        acquired_at=utc(acquired_at),
-        expires_at=utc(expires_at),
-        remaining=None if remaining is None else float(remaining),
-        readers=None if readers is None else text(readers),
-    )
-
-
-def _look_queued(reply: Reply) -> Queued | None:
-    return read_queued(reply.rows[0]) if reply.rows else None
-
-
-def read_queued(columns: Sequence[Any]) -> Queued:
-    """Read a name's row, and behind it a ticket's position."""
-    ahead, free, *clock = columns[_COLUMNS:]
-    position = QueuePosition(None if ahead is None else int(ahead), bool(free), *clock)
-    return Queued(_row(columns[:_COLUMNS]), position)

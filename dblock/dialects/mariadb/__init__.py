@@ -8,7 +8,7 @@ from ...protocol import commands
 from ...protocol.commands import BeginRun
 from ...protocol.steps import Query
 from ..adapter import Adapter
-from ..dialect import read_fence
+from ..replies import read_fence
 from ..runs import RunStatements
 from ..statement import statement
 from ..waiters import WaiterStatements

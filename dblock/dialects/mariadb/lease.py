@@ -11,8 +11,8 @@ from ...protocol import commands
 from ...protocol.state import Granted, Queued, Renewal
 from ...protocol.steps import Query, Reply
 from ...protocol.tokens import is_shared
-from ..dialect import read_attached, read_joined, read_renewed
 from ..readers import shared
+from ..replies import read_attached, read_joined, read_renewed
 from .fragments import LATER, REMAINING, microseconds
 from .queue import LAST, REST, QueueStatements
 from .server_wait import NOTED, USER_LOCK, ServerWaitStatements

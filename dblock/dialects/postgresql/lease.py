@@ -8,8 +8,8 @@ from functools import cached_property
 from ...protocol import commands
 from ...protocol.state import Granted, Renewal
 from ...protocol.steps import Query
-from ..dialect import read_attached, read_grant, read_renewed
 from ..readers import shared
+from ..replies import read_attached, read_grant, read_renewed
 from ..tickets import TICKET, UNCALLED
 from .fragments import DURABLE, FREE, LAZY, PATIENT, REMAINING, TURN
 from .queue import LENGTH, POSITION, QUEUE, THERE, Entry, QueueStatements, call, channel

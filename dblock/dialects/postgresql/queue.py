@@ -22,8 +22,8 @@ from ...protocol import commands
 from ...protocol.state import Granted, Queued
 from ...protocol.steps import Query
 from ...protocol.term import FIRST_TERM
-from ..dialect import read_join
 from ..readers import shared
+from ..replies import read_join
 from ..tickets import NUMBER, TICKET, UNCALLED
 from .fragments import LAZY, PATIENT, TURN
 from .witness import WitnessStatements

@@ -12,8 +12,9 @@ from functools import cached_property
 from ...protocol import commands
 from ...protocol.state import Granted, Queued, Renewal
 from ...protocol.steps import Query
-from ..dialect import Dialect, read_attached, read_grant, read_join, read_renewed
+from ..dialect import Dialect
 from ..readers import ReaderLists, shared
+from ..replies import read_attached, read_grant, read_join, read_renewed
 from ..slots import SlotStatements as Slots
 from ..tickets import TICKET
 from .fragments import LATER, NOW, REMAINING, modifier
