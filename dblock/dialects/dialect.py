@@ -14,65 +14,24 @@ from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import Any, ClassVar, TypeVar
 
-from ..errors import Unsupported
 from ..policy import Timeouts
 from ..protocol import commands
 from ..protocol.commands import Command, LookQueued
 from ..protocol.schema_version import Schema
-from ..protocol.state import (
-    Found,
-    LockRow,
-    Place,
-)
+from ..protocol.state import Found, LockRow, Place
 from ..protocol.statements import Statements
 from ..protocol.steps import Query, Reply
 from ..protocol.timing import Timing
 from .adapter import Adapter
-from .replies import (
-    read_attached as read_attached,
-)
-from .replies import (
-    read_fence as read_fence,
-)
-from .replies import (
-    read_grant as read_grant,
-)
-from .replies import (
-    read_join as read_join,
-)
-from .replies import (
-    read_joined as read_joined,
-)
-from .replies import (
-    read_look_queued,
-    read_rows,
-)
-from .replies import (
-    read_queued as read_queued,
-)
-from .replies import (
-    read_record as read_record,
-)
-from .replies import (
-    read_renewed as read_renewed,
-)
-from .replies import (
-    read_row_lock as read_row_lock,
-)
-from .replies import (
-    read_slot as read_slot,
-)
+from .migrations import Migrations
+from .replies import read_look, read_rows
 from .statement import Statement, Text, registered, statement
 from .values import UNPLACED, Values, text
 
 R = TypeVar("R")
 
 
-#: A statement for SQLAlchemy's text(), and its parameters.
-Bound = tuple[str, dict[str, str]]
-
-
-class Dialect(Values, Statements):
+class Dialect(Values, Migrations, Statements):
     """One database's statements over the tables ``{schema}.{prefix}...``, and its adapter.
 
     Code that runs statements asks a dialect's attributes, and never branches by a database's name.
@@ -87,8 +46,6 @@ class Dialect(Values, Statements):
     #: bits, any other is a double.
     dynamic_types: ClassVar[bool] = False
 
-    #: Whether rolling back a transaction undoes its changes of tables.
-    undoes_ddl: ClassVar[bool] = True
     #: Begins a statement in a user's transaction that may lock a row (under SERIALIZABLE a
     #: statement that only reads does too): it lets the statement use the newest row, if the level
     #: allows it.
@@ -314,7 +271,7 @@ class Dialect(Values, Statements):
             read=read_rows,
         )
 
-    @statement(LookQueued, read=read_look_queued)
+    @statement(LookQueued, read=read_look)
     def look_queued(self) -> str:
         return f"""SELECT {self.columns}, {self.position_columns}
             FROM {self.lock_table} WHERE lock_name = {self.name_parameter}{self.complete}"""
@@ -393,75 +350,3 @@ class Dialect(Values, Statements):
             {"key": self.exact(key), "token": token},
             commands.ForgetOnce(key, token),
         )
-
-    # --- migrations --------------------------------------------------------------------------
-
-    def set_durability(self, durability: str) -> tuple[str, ...]:
-        """Return the statements that make the lock table ``"durable"`` or ``"volatile"``."""
-        if durability == "durable":
-            return ()
-        raise Unsupported(
-            f"{self.name} has no tables that a crash empties and nothing else does, so its lock "
-            "table is durable; a volatile one works on postgresql"
-        )
-
-    def create_functions(self) -> tuple[str, ...]:
-        """Return the statements that create the lock functions, or bring them up to date."""
-        raise Unsupported(
-            f"{self.name} has no lock functions; they work on postgresql. On {self.name} use "
-            "dblock, or its command line"
-        )
-
-    def drop_functions(self) -> tuple[str, ...]:
-        """Return the statements that drop the lock functions, if the database has any."""
-        return ()
-
-    def drop_gate(self) -> tuple[str, ...]:
-        """Return the statements that drop the functions' table of fences, if they created it."""
-        return ()
-
-    def find_functions(self) -> str | None:
-        """Return the query for the lock functions, and whether each is as this code creates it.
-
-        None if the database has no lock functions.
-        """
-        return None
-
-    def migration_settings(self) -> tuple[str, ...]:
-        """Return statements after which a migration does not wait long for users of a table.
-
-        All other statements on the table wait behind the migration. A limit that is set stays.
-        """
-        return ()
-
-    def migration_place(self) -> tuple[str, ...]:
-        """Return queries, of one value each, that show where unqualified tables are.
-
-        They run on a user's connection. None of them takes a snapshot.
-        """
-        return ()
-
-    def go_to_place(self, found: tuple[str | None, ...]) -> tuple[Bound, ...]:
-        """Return the statements that take a connection to the place that the queries ``found``."""
-        return ()
-
-    def look_at_place(
-        self, found: tuple[str | None, ...]
-    ) -> tuple[tuple[Bound, ...], tuple[Bound, ...]]:
-        """Return the statements before and after a read at the place that the queries ``found``,
-        for a connection that must not stay there."""
-        return (), ()
-
-    def migration_mutex(self, name: str) -> tuple[str, ...]:
-        """Return the statements of one try for the lock of migrations, which needs no table.
-
-        The last one's only value tells whether the session has it now. It ends with the connection.
-        """
-        raise NotImplementedError(f"{self.name} has none: a file is locked")
-
-    def migration_holder(self, name: str) -> str:
-        """Return the statement that reads the session that has that lock, and its user.
-
-        Either may be unknown.
-        """
-        raise NotImplementedError(f"{self.name} has none: a file is locked")

@@ -1,4 +1,4 @@
-"""How the replies of statements are read, where several databases have the same columns."""
+"""How the replies are read that several statements have, or several databases."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def read_row_lock(reply: Reply) -> RowOutcome:
 
 
 def read_rows(reply: Reply) -> list[LockRow]:
-    """Read names' rows."""
+    """Read the rows of names."""
     return list(map(_row, reply.rows))
 
 
@@ -86,8 +86,8 @@ def _row(columns: Sequence[Any]) -> LockRow:
     )
 
 
-def read_look_queued(reply: Reply) -> Queued | None:
-    """Read a name's row and a ticket's position, if there is a row."""
+def read_look(reply: Reply) -> Queued | None:
+    """Read a name's row, and behind it a ticket's position; None without the row."""
     return read_queued(reply.rows[0]) if reply.rows else None
 
 

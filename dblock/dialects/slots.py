@@ -18,7 +18,8 @@ from ..protocol import commands
 from ..protocol.slots import slot_name
 from ..protocol.state import Granted, Slots
 from ..protocol.steps import Query, Reply
-from .dialect import Dialect, read_grant, read_queued, read_slot
+from .dialect import Dialect
+from .replies import read_grant, read_queued, read_slot
 
 
 class SlotStatements(Dialect):

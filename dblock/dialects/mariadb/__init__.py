@@ -18,7 +18,7 @@ from ...protocol.commands import (
     WriteWitness,
 )
 from ..adapter import Adapter
-from ..dialect import read_fence
+from ..replies import read_fence
 from ..runs import RunStatements
 from ..statement import statement
 from ..waiters import WaiterStatements

@@ -9,7 +9,7 @@ from ...protocol.commands import LookQueued
 from ...protocol.state import LockRow
 from ...protocol.steps import Query
 from ..dialect import Dialect
-from ..replies import read_look_queued
+from ..replies import read_look
 from ..statement import statement
 from .fragments import WRITTEN
 
@@ -80,7 +80,7 @@ class Tables(Dialect):
     def look(self, *names: str) -> Query[list[LockRow]]:
         return self._in_order(super().look(*names))
 
-    @statement(LookQueued, read=read_look_queued)
+    @statement(LookQueued, read=read_look)
     def look_queued(self) -> str:
         return self.in_order(super().look_queued)
 

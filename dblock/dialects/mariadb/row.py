@@ -7,7 +7,7 @@ import math
 from ...protocol import commands
 from ...protocol.state import Record, RowOutcome
 from ...protocol.steps import Query, Reply, any_row
-from ..dialect import read_fence, read_record, read_row_lock
+from ..replies import read_fence, read_record, read_row_lock
 from ..values import text
 from .base import Tables
 from .fragments import EXACT, FREE, NEWEST, WRITTEN, in_hex, newest_and

@@ -8,7 +8,7 @@ from ...lock_state import RowLockState
 from ...protocol import commands
 from ...protocol.state import Record, RowOutcome
 from ...protocol.steps import Query, Reply, any_row
-from ..dialect import read_fence, read_record
+from ..replies import read_fence, read_record
 from ..values import text, utc
 from .fragments import FREE, IS_LIMITED, LAZY, LIMITED, UNLIMITED, milliseconds
 from .witness import OPEN, WitnessStatements

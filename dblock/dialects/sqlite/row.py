@@ -6,7 +6,8 @@ from ...lock_state import RowLockState
 from ...protocol import commands
 from ...protocol.state import Record, RowOutcome
 from ...protocol.steps import Query, any_row
-from ..dialect import Dialect, read_fence, read_record, read_row_lock
+from ..dialect import Dialect
+from ..replies import read_fence, read_record, read_row_lock
 from .fragments import FREE, NOW, SHIFTED, modifier
 
 
