@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
+from .commands import LookAtSlots
 from .epoch import failed_over
 from .explain import explain
 from .faults import StatementError
@@ -76,7 +77,7 @@ def _refuse_semaphore(
     dialect: Statements, name: str, patience: float, now: float
 ) -> Procedure[None]:
     """Raise ValueError if the name has a semaphore's limit, which no value may replace."""
-    look = dialect.look_at_slots(name, 0)
+    look = dialect.query(LookAtSlots(name, 0))
     reply = yield from retry_or_raise(dialect, look, name, patience, now)
     if look.read(reply).limit:
         raise ValueError(

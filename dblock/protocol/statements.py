@@ -24,7 +24,6 @@ from .state import (
     Record,
     Renewal,
     RowOutcome,
-    Slots,
     Witness,
 )
 from .steps import Query
@@ -200,39 +199,6 @@ class Statements(ABC):
     def call_readers(self, name: str, group: str) -> Query[int]:
         """Notify the readers in the queue before its first writer, while readers hold the name."""
         raise NotImplementedError(f"{self.name} calls nobody")
-
-    # --- the slots of a semaphore ------------------------------------------------------------
-
-    @abstractmethod
-    def grant_slot(
-        self,
-        name: str,
-        limit: int,
-        token: str,
-        owner: str,
-        ttl: float,
-        *,
-        turnstile: str,
-        first: int,
-        known: bool = False,
-    ) -> Query[Granted | None]:
-        """Take any free slot that has a row, as :meth:`grant` takes a name; write nothing if no
-        slot is free.
-
-        The statement refuses if the stored limit differs from ``limit``. It also refuses if another
-        token than ``turnstile`` holds the semaphore's turnstile, or waiters are there. It tries the
-        slots in order, from slot ``first + 1`` on, so that callers that begin at different slots do
-        not block each other. With ``known`` it tries slot ``first + 1`` alone, which is faster; it
-        may refuse a slot with a queue, and fail as busy.
-        """
-
-    @abstractmethod
-    def look_at_slots(self, name: str, limit: int) -> Query[Slots]:
-        """Read a semaphore's limit, and the rows of its turnstile and its first ``limit`` slots."""
-
-    @abstractmethod
-    def set_limit(self, name: str, limit: int, *, anew: bool) -> Query[int]:
-        """Write a semaphore's limit. Unless ``anew``, keep the limit that is stored already."""
 
     # --- waiting -----------------------------------------------------------------------------
 

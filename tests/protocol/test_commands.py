@@ -27,21 +27,11 @@ CALL = ("order", "token", "fingerprint", 60.0)
 STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command[Any]] | Command[Any]] = [
     ("grant", ("report", "token", "me", 30.0), {}, commands.Grant("report", "token", "me", 30.0)),
     ("grant_known", ASKING[:-1], {}, commands.Grant(*ASKING[:-1], known=True)),
-    (
-        "grant_slot",
-        ("api", 3, "token", "me", 30.0),
-        {"turnstile": "other", "first": 2},
-        commands.GrantSlot("api", 3, "token", "me", 30.0, "other", 2),
-    ),
-    (
-        "grant_slot",
-        ("api", 3, "token", "me", 30.0),
-        {"turnstile": "other", "first": 2, "known": True},
-        commands.GrantSlot("api", 3, "token", "me", 30.0, "other", 2, known=True),
-    ),
-    ("look_at_slots", ("api", 2), {}, commands.LookAtSlots("api", 2)),
-    ("set_limit", ("api", 3), {"anew": False}, commands.SetLimit("api", 3, False)),
-    ("set_limit", ("api", 3), {"anew": True}, commands.SetLimit("api", 3, True)),
+    commands.GrantSlot("api", 3, "token", "me", 30.0, "other", 2),
+    commands.GrantSlot("api", 3, "token", "me", 30.0, "other", 2, known=True),
+    commands.LookAtSlots("api", 2),
+    commands.SetLimit("api", 3, anew=False),
+    commands.SetLimit("api", 3, anew=True),
     ("join", ASKING, {}, commands.Join(*ASKING)),
     ("take", ASKING[:-1], {}, commands.Take(*ASKING[:-1])),
     (

@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from ...protocol import commands
+from ...protocol.commands import GrantSlot
 from ...protocol.state import Granted, Queued, Renewal
 from ...protocol.steps import Query
 from ..dialect import Dialect, read_attached, read_grant, read_join, read_renewed
 from ..readers import ReaderLists, shared
 from ..slots import SlotStatements as Slots
+from ..slots import read_slot, slot_parameters
+from ..statement import statement
 from ..tickets import TICKET
 from .fragments import LATER, NOW, REMAINING, modifier
 
@@ -163,8 +166,9 @@ class SlotStatements(QueueStatements, Slots):
     def anybodys(self) -> str:
         return self.is_available(LAST)
 
-    def slot_parameters(self, command: commands.GrantSlot) -> dict[str, object]:
-        return super().slot_parameters(command) | {"ttl": modifier(command.ttl)}
+    @statement(GrantSlot, reads=read_slot, parameters=slot_parameters)
+    def grant_slot(self, command: GrantSlot) -> str:
+        return self._grant_known_slot if command.known else self._grant_slot
 
     @cached_property
     def _grant_known_slot(self) -> str:
