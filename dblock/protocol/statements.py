@@ -175,31 +175,6 @@ class Statements(ABC):
     def held(self) -> Query[list[LockRow]]:
         """Read the rows of all names that have a token, an expired one too, or have waiters."""
 
-    # --- readers that share a hold -----------------------------------------------------------
-
-    @abstractmethod
-    def join_readers(
-        self, name: str, group: str, token: str, ttl: float, *, ticket: str, past: bool
-    ) -> Query[int]:
-        """Share the unexpired hold with the token ``group``; one row when the reader has joined.
-
-        The hold then lasts for ``ttl`` seconds from now, or until its old expiry if that is later.
-        The statement refuses a reader if other waiters are before its ticket in the queue, or if
-        there are any waiters and the reader has no ticket. With ``past`` it ignores these waiters.
-        If the queue says which waiters are readers, readers do not block each other. The ticket
-        leaves the queue. The statement may wait for the row for a moment.
-        """
-
-    @abstractmethod
-    def leave_readers(self, name: str, group: str, token: str) -> Query[int]:
-        """Stop sharing the hold; one row when the token shared it. The last reader frees the name
-        and notifies the next waiter. It does not pass the name on, since other readers may have
-        open transactions that are guarded with the hold."""
-
-    def call_readers(self, name: str, group: str) -> Query[int]:
-        """Notify the readers in the queue before its first writer, while readers hold the name."""
-        raise NotImplementedError(f"{self.name} calls nobody")
-
     # --- waiting -----------------------------------------------------------------------------
 
     @abstractmethod

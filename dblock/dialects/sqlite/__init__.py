@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
+from ...protocol.commands import CallReaders, Command
 from ..adapter import Adapter
 from ..elections import ElectionStatements
 from ..retiring import RetiringStatements
@@ -34,6 +36,9 @@ class SQLite(
     name = "sqlite"
     backends: ClassVar[tuple[str, ...]] = ("sqlite",)
     driver: ClassVar[type[Adapter]] = SQLite3
+    unsupported: ClassVar[Mapping[type[Command[Any]], str]] = {
+        CallReaders: "calls nobody",
+    }
 
     dynamic_types = True
     name_parameter = ":name"

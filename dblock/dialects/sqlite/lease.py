@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from ...protocol import commands
-from ...protocol.commands import GrantSlot
+from ...protocol.commands import GrantSlot, JoinReaders, LeaveReaders
 from ...protocol.state import Granted, Queued, Renewal
 from ...protocol.steps import Query
 from ..dialect import Dialect, read_attached, read_grant, read_join, read_renewed
@@ -199,33 +199,16 @@ class SlotStatements(QueueStatements, Slots):
 class ReaderStatements(QueueStatements, ReaderLists):
     """Readers that share a hold."""
 
-    def join_readers(
-        self, name: str, group: str, token: str, ttl: float, *, ticket: str, past: bool
-    ) -> Query[int]:
-        return Query(
-            f"""UPDATE {self.lock_table} SET readers = {self.with_me},
+    @statement(JoinReaders)
+    def join_readers(self) -> str:
+        return f"""UPDATE {self.lock_table} SET readers = {self.with_me},
                 expires_at = max(expires_at, {LATER}), waiters = {WITHOUT_TICKET}
             WHERE lock_name = :name AND token = :group AND expires_at > {NOW}
-                AND (:past OR {self.ahead} = 0) AND NOT {self.among}""",
-            {
-                "name": name,
-                "group": group,
-                "token": token,
-                "ttl": modifier(ttl),
-                "ticket": ticket,
-                "past": past,
-            },
-            commands.JoinReaders(name, group, token, ttl, ticket, past),
-            self.patience,
-        )
+                AND (:past OR {self.ahead} = 0) AND NOT {self.among}"""
 
-    def leave_readers(self, name: str, group: str, token: str) -> Query[int]:
-        return Query(
-            f"""UPDATE {self.lock_table} SET readers = {self.without_me},
+    @statement(LeaveReaders)
+    def leave_readers(self) -> str:
+        return f"""UPDATE {self.lock_table} SET readers = {self.without_me},
                 token = iif({self.last}, NULL, token),
                 expires_at = iif({self.last}, {NOW}, expires_at)
-            WHERE lock_name = :name AND token = :group AND {self.among}""",
-            {"name": name, "group": group, "token": token},
-            commands.LeaveReaders(name, group, token),
-            self.patience,
-        )
+            WHERE lock_name = :name AND token = :group AND {self.among}"""
