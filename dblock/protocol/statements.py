@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..lock_state import Leader, RowLockState, WaiterState
+from ..lock_state import RowLockState, WaiterState
 from . import commands
 from .commands import Command
 from .deadlock import Blocked
@@ -18,7 +18,6 @@ from .state import (
     Found,
     Granted,
     LockRow,
-    NamePage,
     Place,
     Queued,
     Record,
@@ -352,43 +351,8 @@ class Statements(ABC):
         """
         raise NotImplementedError
 
-    # --- unused names ------------------------------------------------------------------------
-
-    @abstractmethod
-    def look_for_unused(self, after: str, idle: float) -> Query[NamePage | None]:
-        """Read a page of the names that follow ``after``, in order; None if there are no more.
-
-        A name is unused if its queue is empty and no lease has held it for ``idle`` seconds. A name
-        that only row locks have used is unused too.
-        """
-
-    @abstractmethod
-    def raise_floor(self, fence: int) -> Query[int]:
-        """Raise the floor to ``fence`` if it is lower. This commits before any row is deleted: so a
-        statement that finds no row of a name sees the raised floor, and grants a larger fence."""
-
-    @abstractmethod
-    def retire(self, after: str, last: str, fence: int, idle: float) -> Query[int]:
-        """Delete the rows of unused names that follow ``after``, up to ``last``, with fences up to
-        ``fence``. The statement does not wait: a row that is locked stays."""
-
-    # --- a leader's value --------------------------------------------------------------------
-
-    @abstractmethod
-    def write_value(self, name: str, token: str, fence: int, value: str) -> Query[bool]:
-        """Write a name's value if the token holds the name, and notify the name's observers.
-
-        The statement never replaces the value of a later hold, and waits for no lease.
-        """
-
-    @abstractmethod
-    def leader(self, name: str) -> Query[Leader | None]:
-        """Read the holder of a name, and the value that this hold has written."""
+    # --- notifications -----------------------------------------------------------------------
 
     def topic(self, name: str) -> str:
         """Return the topic under which the observers of a name are notified."""
-        raise NotImplementedError(f"{self.name} notifies nobody: observers of a name poll")
-
-    def call_observers(self, name: str) -> Query[int]:
-        """Notify the observers of a name, so that they read it again."""
         raise NotImplementedError(f"{self.name} notifies nobody: observers of a name poll")

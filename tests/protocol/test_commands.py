@@ -106,18 +106,13 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command[Any]] | Com
     commands.PruneApplied(5.0),
     commands.PruneOnce(),
     commands.PruneRuns(5.0),
-    ("look_for_unused", ("report", 60.0), {}, commands.LookForUnused("report", 60.0)),
-    ("raise_floor", (7,), {}, commands.RaiseFloor(7)),
+    commands.LookForUnused("report", 60.0),
+    commands.RaiseFloor(7),
     commands.PruneValues(60.0),
-    (
-        "write_value",
-        ("report", "token", 7, "{}"),
-        {},
-        commands.WriteValue("report", "token", 7, "{}"),
-    ),
-    ("leader", ("report",), {}, commands.ReadLeader("report")),
-    ("call_observers", ("report",), {}, commands.CallObservers("report")),
-    ("retire", ("report", "sales", 7, 60.0), {}, commands.Retire("report", "sales", 7, 60.0)),
+    commands.WriteValue("report", "token", 7, "{}"),
+    commands.ReadLeader("report"),
+    commands.CallObservers("report"),
+    commands.Retire("report", "sales", 7, 60.0),
 ]
 
 kinds = pytest.mark.parametrize("kind", sorted(DIALECTS))

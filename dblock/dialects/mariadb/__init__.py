@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ...protocol import commands
-from ...protocol.commands import BeginRun, CallReaders, Command
+from ...protocol.commands import BeginRun, CallObservers, CallReaders, Command
 from ...protocol.steps import Query
 from ..adapter import Adapter
 from ..dialect import read_fence
@@ -40,6 +40,7 @@ class MariaDB(
     driver: ClassVar[type[Adapter]] = PyMySQL
     unsupported: ClassVar[Mapping[type[Command[Any]], str]] = {
         CallReaders: "calls nobody",
+        CallObservers: "notifies nobody: observers of a name poll",
     }
 
     remaining = REMAINING

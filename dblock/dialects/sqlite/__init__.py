@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ...protocol.commands import CallReaders, Command
+from ...protocol.commands import CallObservers, CallReaders, Command
 from ..adapter import Adapter
 from ..elections import ElectionStatements
 from ..retiring import RetiringStatements
@@ -38,6 +38,7 @@ class SQLite(
     driver: ClassVar[type[Adapter]] = SQLite3
     unsupported: ClassVar[Mapping[type[Command[Any]], str]] = {
         CallReaders: "calls nobody",
+        CallObservers: "notifies nobody: observers of a name poll",
     }
 
     dynamic_types = True
