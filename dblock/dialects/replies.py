@@ -21,12 +21,6 @@ def read_grant(reply: Reply) -> Granted | None:
     return Granted(fence, float(remaining))
 
 
-def read_slot(reply: Reply) -> Granted | None:
-    """Read a grant as :func:`read_grant` does, and the slot's name from the third column."""
-    granted = read_grant(reply)
-    return None if granted is None else granted._replace(name=text(reply.rows[0][2]))
-
-
 def read_join(reply: Reply) -> Granted | Queued | None:
     """Read the reply to a join: three columns of a grant, as in :func:`read_grant`, then the name's
     row and the ticket's position, if it is in the queue."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, Unsupported
 from ..lock_state import LockState, RowLockState, RunState, SlotsState, WaiterState
-from .commands import ListHeldRuns, ListWaiters
+from .commands import ListHeldRuns, ListWaiters, LookAtSlots
 from .explain import explain
 from .faults import Fault, StatementError
 from .job_runs import last
@@ -108,11 +108,11 @@ def _last(dialect: Statements, name: str, now: float) -> Procedure[RunState | No
 def _slots(dialect: Statements, name: str, most: int, now: float) -> Procedure[SlotsState | None]:
     """Read the slots of a semaphore; None if the name is no semaphore's."""
     try:
-        look = dialect.look_at_slots(name, 0)
+        look = dialect.query(LookAtSlots(name, 0))
         limit = (yield from read(dialect, look, name, now)).limit
         if not limit:
             return None
-        look = dialect.look_at_slots(name, most)
+        look = dialect.query(LookAtSlots(name, most))
         found = yield from read(dialect, look, name, now)
     except Unsupported:
         return None  # a role without rights on the limits still gets the rest

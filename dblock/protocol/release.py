@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, Unavailable
-from .commands import Command, Leave, PassOn, Release, ReleaseAndUnlock
+from .commands import Command, Leave, LeaveReaders, PassOn, Release, ReleaseAndUnlock
 from .explain import explain, unknown
 from .faults import Fault, StatementError
 from .inspect import look, why_lost
@@ -143,7 +143,7 @@ def _ending(dialect: Statements, name: str, token: str, own: str) -> Query[int]:
     """Return the statement that ends the hold of ``token``. If readers share it, only the reader
     with the token ``own`` leaves."""
     if is_shared(token):
-        return dialect.leave_readers(name, token, own)
+        return dialect.query(LeaveReaders(name, token, own))
     return dialect.query(_passing_on(dialect, name, token))
 
 
@@ -223,7 +223,7 @@ def release(
                     dialect.query(ReleaseAndUnlock(name, token)), last=True
                 )
             elif reader is not None:
-                reply = yield Execute(dialect.leave_readers(name, token, reader))
+                reply = yield Execute(dialect.query(LeaveReaders(name, token, reader)))
             elif contended:
                 reply = yield Execute(
                     dialect.query(_passing_on(dialect, name, token, passes=not guarded))

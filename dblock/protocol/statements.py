@@ -9,18 +9,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..lock_state import Leader, RowLockState
+from ..lock_state import RowLockState
 from . import commands
 from .commands import Command
 from .state import (
     Found,
-    Granted,
     LockRow,
-    NamePage,
     Place,
     Record,
     RowOutcome,
-    Slots,
 )
 from .steps import Query
 from .timing import Timing
@@ -122,64 +119,6 @@ class Statements(ABC):
     def held(self) -> Query[list[LockRow]]:
         """Read the rows of all names that have a token, an expired one too, or have waiters."""
 
-    # --- readers that share a hold -----------------------------------------------------------
-
-    @abstractmethod
-    def join_readers(
-        self, name: str, group: str, token: str, ttl: float, *, ticket: str, past: bool
-    ) -> Query[int]:
-        """Share the unexpired hold with the token ``group``; one row when the reader has joined.
-
-        The hold then lasts for ``ttl`` seconds from now, or until its old expiry if that is later.
-        The statement refuses a reader if other waiters are before its ticket in the queue, or if
-        there are any waiters and the reader has no ticket. With ``past`` it ignores these waiters.
-        If the queue says which waiters are readers, readers do not block each other. The ticket
-        leaves the queue. The statement may wait for the row for a moment.
-        """
-
-    @abstractmethod
-    def leave_readers(self, name: str, group: str, token: str) -> Query[int]:
-        """Stop sharing the hold; one row when the token shared it. The last reader frees the name
-        and notifies the next waiter. It does not pass the name on, since other readers may have
-        open transactions that are guarded with the hold."""
-
-    def call_readers(self, name: str, group: str) -> Query[int]:
-        """Notify the readers in the queue before its first writer, while readers hold the name."""
-        raise NotImplementedError(f"{self.name} calls nobody")
-
-    # --- the slots of a semaphore ------------------------------------------------------------
-
-    @abstractmethod
-    def grant_slot(
-        self,
-        name: str,
-        limit: int,
-        token: str,
-        owner: str,
-        ttl: float,
-        *,
-        turnstile: str,
-        first: int,
-        known: bool = False,
-    ) -> Query[Granted | None]:
-        """Take any free slot that has a row, as :meth:`grant` takes a name; write nothing if no
-        slot is free.
-
-        The statement refuses if the stored limit differs from ``limit``. It also refuses if another
-        token than ``turnstile`` holds the semaphore's turnstile, or waiters are there. It tries the
-        slots in order, from slot ``first + 1`` on, so that callers that begin at different slots do
-        not block each other. With ``known`` it tries slot ``first + 1`` alone, which is faster; it
-        may refuse a slot with a queue, and fail as busy.
-        """
-
-    @abstractmethod
-    def look_at_slots(self, name: str, limit: int) -> Query[Slots]:
-        """Read a semaphore's limit, and the rows of its turnstile and its first ``limit`` slots."""
-
-    @abstractmethod
-    def set_limit(self, name: str, limit: int, *, anew: bool) -> Query[int]:
-        """Write a semaphore's limit. Unless ``anew``, keep the limit that is stored already."""
-
     # --- the row lock and the guard ----------------------------------------------------------
 
     @abstractmethod
@@ -245,43 +184,8 @@ class Statements(ABC):
         """
         raise NotImplementedError
 
-    # --- unused names ------------------------------------------------------------------------
-
-    @abstractmethod
-    def look_for_unused(self, after: str, idle: float) -> Query[NamePage | None]:
-        """Read a page of the names that follow ``after``, in order; None if there are no more.
-
-        A name is unused if its queue is empty and no lease has held it for ``idle`` seconds. A name
-        that only row locks have used is unused too.
-        """
-
-    @abstractmethod
-    def raise_floor(self, fence: int) -> Query[int]:
-        """Raise the floor to ``fence`` if it is lower. This commits before any row is deleted: so a
-        statement that finds no row of a name sees the raised floor, and grants a larger fence."""
-
-    @abstractmethod
-    def retire(self, after: str, last: str, fence: int, idle: float) -> Query[int]:
-        """Delete the rows of unused names that follow ``after``, up to ``last``, with fences up to
-        ``fence``. The statement does not wait: a row that is locked stays."""
-
-    # --- a leader's value --------------------------------------------------------------------
-
-    @abstractmethod
-    def write_value(self, name: str, token: str, fence: int, value: str) -> Query[bool]:
-        """Write a name's value if the token holds the name, and notify the name's observers.
-
-        The statement never replaces the value of a later hold, and waits for no lease.
-        """
-
-    @abstractmethod
-    def leader(self, name: str) -> Query[Leader | None]:
-        """Read the holder of a name, and the value that this hold has written."""
+    # --- notifications -----------------------------------------------------------------------
 
     def topic(self, name: str) -> str:
         """Return the topic under which the observers of a name are notified."""
-        raise NotImplementedError(f"{self.name} notifies nobody: observers of a name poll")
-
-    def call_observers(self, name: str) -> Query[int]:
-        """Notify the observers of a name, so that they read it again."""
         raise NotImplementedError(f"{self.name} notifies nobody: observers of a name poll")

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 from ...protocol.commands import (
     AnnounceTtl,
     BeginRun,
+    CallObservers,
+    CallReaders,
     Command,
     Distrust,
     PassOn,
@@ -49,6 +51,8 @@ class MariaDB(
     driver: ClassVar[type[Adapter]] = PyMySQL
 
     unsupported: ClassVar[Mapping[type[Command[Any]], str]] = {
+        CallReaders: "calls nobody",
+        CallObservers: "notifies nobody: observers of a name poll",
         Take: "takes a name when it is joined for",
         PassOn: "passes no name on: a release frees it",
         ReadWitness: "has no witness",

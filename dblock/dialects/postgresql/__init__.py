@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ...protocol import commands
-from ...protocol.commands import Command, ReleaseAndUnlock, Sweep, UnlockAll, WaitInServer
-from ...protocol.steps import Query
+from ...protocol.commands import Command, ReleaseAndUnlock, Retire, Sweep, UnlockAll, WaitInServer
 from ..adapter import Adapter
-from ..retiring import RetiringStatements
+from ..retiring import RetiringStatements, idle
 from ..runs import RunStatements
 from ..statement import statement
 from .adapter import Psycopg
@@ -58,17 +56,13 @@ class PostgreSQL(
     def longest_patience(self) -> float:
         return self.timeouts.query
 
-    def retire(self, after: str, last: str, fence: int, idle: float) -> Query[int]:
-        return Query(
-            f"""WITH idle AS MATERIALIZED (
+    @statement(Retire, parameters=idle, lock_timeout=0.0)
+    def retire(self) -> str:
+        return f"""WITH idle AS MATERIALIZED (
                 SELECT lock_name FROM {self.lock_table} WHERE {self.retirable}
                 FOR UPDATE SKIP LOCKED
             )
-            DELETE FROM {self.lock_table} AS l USING idle WHERE l.lock_name = idle.lock_name""",
-            self.page(after, last, fence, idle),
-            commands.Retire(after, last, fence, idle),
-            0.0,
-        )
+            DELETE FROM {self.lock_table} AS l USING idle WHERE l.lock_name = idle.lock_name"""
 
     @statement(Sweep, lock_timeout=0.0)
     def sweep(self) -> str:

@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 from ...protocol.commands import (
     AnnounceTtl,
+    CallObservers,
+    CallReaders,
     Command,
     Distrust,
     PassOn,
@@ -50,6 +52,8 @@ class SQLite(
     driver: ClassVar[type[Adapter]] = SQLite3
 
     unsupported: ClassVar[Mapping[type[Command[Any]], str]] = {
+        CallReaders: "calls nobody",
+        CallObservers: "notifies nobody: observers of a name poll",
         Take: "takes a name when it is joined for",
         PassOn: "passes no name on: a release frees it",
         WaitInServer: "has no user locks",

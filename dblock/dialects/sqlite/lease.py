@@ -8,13 +8,22 @@ from __future__ import annotations
 import json
 from functools import cached_property
 
-from ...protocol import commands
-from ...protocol.commands import Attach, Grant, Join, Leave, Release, Renew
-from ...protocol.steps import Query
+from ...protocol.commands import (
+    Attach,
+    Grant,
+    GrantSlot,
+    Join,
+    JoinReaders,
+    Leave,
+    LeaveReaders,
+    Release,
+    Renew,
+)
 from ..dialect import Dialect
 from ..readers import ReaderLists, shared
 from ..replies import read_attached, read_grant, read_join, read_renewed
 from ..slots import SlotStatements as Slots
+from ..slots import read_slot, slot_parameters
 from ..statement import statement
 from ..tickets import TICKET
 from .fragments import LATER, NOW, REMAINING, modifier
@@ -129,8 +138,9 @@ class SlotStatements(QueueStatements, Slots):
     def anybodys(self) -> str:
         return self.is_available(LAST)
 
-    def slot_parameters(self, command: commands.GrantSlot) -> dict[str, object]:
-        return super().slot_parameters(command) | {"ttl": modifier(command.ttl)}
+    @statement(GrantSlot, reads=read_slot, parameters=slot_parameters)
+    def grant_slot(self, command: GrantSlot) -> str:
+        return self._grant_known_slot if command.known else self._grant_slot
 
     @cached_property
     def _grant_known_slot(self) -> str:
@@ -161,33 +171,16 @@ class SlotStatements(QueueStatements, Slots):
 class ReaderStatements(QueueStatements, ReaderLists):
     """Readers that share a hold."""
 
-    def join_readers(
-        self, name: str, group: str, token: str, ttl: float, *, ticket: str, past: bool
-    ) -> Query[int]:
-        return Query(
-            f"""UPDATE {self.lock_table} SET readers = {self.with_me},
+    @statement(JoinReaders)
+    def join_readers(self) -> str:
+        return f"""UPDATE {self.lock_table} SET readers = {self.with_me},
                 expires_at = max(expires_at, {LATER}), waiters = {WITHOUT_TICKET}
             WHERE lock_name = :name AND token = :group AND expires_at > {NOW}
-                AND (:past OR {self.ahead} = 0) AND NOT {self.among}""",
-            {
-                "name": name,
-                "group": group,
-                "token": token,
-                "ttl": modifier(ttl),
-                "ticket": ticket,
-                "past": past,
-            },
-            commands.JoinReaders(name, group, token, ttl, ticket, past),
-            self.patience,
-        )
+                AND (:past OR {self.ahead} = 0) AND NOT {self.among}"""
 
-    def leave_readers(self, name: str, group: str, token: str) -> Query[int]:
-        return Query(
-            f"""UPDATE {self.lock_table} SET readers = {self.without_me},
+    @statement(LeaveReaders)
+    def leave_readers(self) -> str:
+        return f"""UPDATE {self.lock_table} SET readers = {self.without_me},
                 token = iif({self.last}, NULL, token),
                 expires_at = iif({self.last}, {NOW}, expires_at)
-            WHERE lock_name = :name AND token = :group AND {self.among}""",
-            {"name": name, "group": group, "token": token},
-            commands.LeaveReaders(name, group, token),
-            self.patience,
-        )
+            WHERE lock_name = :name AND token = :group AND {self.among}"""
