@@ -110,7 +110,7 @@ class SameStatements(RawClient):
         """Send the grant for a name that another has, and the look that follows."""
         grant, look = (
             self.dialect.query(commands.Grant(name, TOKEN, OWNER, 30.0)),
-            self.dialect.look(name),
+            self.dialect.query(commands.Look((name,))),
         )
 
         def attempt() -> None:

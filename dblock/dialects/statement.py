@@ -74,6 +74,9 @@ from .values import Values
 
 R = TypeVar("R")
 
+# Texts that a dialect keeps. Most are few; but MariaDB's row lock has its limit in its text.
+_KEPT = 256
+
 #: The method of a dialect that writes a field of this encoding.
 _WRITERS = {Encoding.NAME: "key", Encoding.DURATION: "shift", Encoding.EXACT: "exact"}
 
@@ -126,6 +129,8 @@ class Statement(Generic[R]):
             if field in named
         )
         durable = not dialect.lazy or dialect.lazy not in sql
+        if len(built) >= _KEPT:
+            built.clear()
         text: Text = built.setdefault(key, Text(sql, fields, durable))
         return text
 

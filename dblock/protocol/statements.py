@@ -9,15 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..lock_state import RowLockState
 from . import commands
 from .commands import Command
 from .state import (
     Found,
-    LockRow,
     Place,
     Record,
-    RowOutcome,
 )
 from .steps import Query
 from .timing import Timing
@@ -111,43 +108,9 @@ class Statements(ABC):
         the place is unknown again, and dblock reads it before the next use.
         """
 
-    @abstractmethod
-    def look(self, *names: str) -> Query[list[LockRow]]:
-        """Read the rows of names, without waiting."""
-
-    @abstractmethod
-    def held(self) -> Query[list[LockRow]]:
-        """Read the rows of all names that have a token, an expired one too, or have waiters."""
-
-    # --- the row lock and the guard ----------------------------------------------------------
-
-    @abstractmethod
-    def create(self, name: str, *, borrowed: bool = False) -> Query[int]:
-        """Insert the free row of a name, with the floor's fence; no failure if the row exists.
-
-        Only a database with :attr:`one_writer` creates it in a ``borrowed`` transaction.
-        """
-
     def begin(self, patience: float | None) -> tuple[Query[int], ...]:
         """Begin the row lock's own transaction."""
         return (Query("BEGIN", {}, commands.Begin()),)
-
-    @abstractmethod
-    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
-        """Lock a free name's row until the transaction ends.
-
-        ``patience`` is how many seconds the server may wait for other transactions: 0 not at all,
-        None without a limit. In a borrowed transaction no setting outlives the statement. There 0
-        is only for :attr:`skips_locked`, and the reply does not say why the row was not locked.
-        """
-
-    @abstractmethod
-    def guard(self, name: str, token: str, fence: int) -> Query[bool]:
-        """Block every grant of the name until the user's transaction ends; renewals still pass.
-
-        True when no later hold has been granted. The statement does not wait: a session that has
-        the row locked is taking the name.
-        """
 
     # --- calls that are made once ------------------------------------------------------------
 
@@ -164,7 +127,7 @@ class Statements(ABC):
         expired; return the key's record. It is this call's own if it has this call's token.
 
         The statement waits for another transaction's uncommitted record, with ``patience`` as in
-        :meth:`lock_row`. None if another record appeared meanwhile: the caller asks again.
+        :class:`.SelectForUpdate`. None if another record appeared meanwhile: the caller asks again.
         """
 
     @abstractmethod
@@ -174,17 +137,6 @@ class Statements(ABC):
     @abstractmethod
     def forget_once(self, key: str, token: str) -> Query[int]:
         """Delete the record of a call."""
-
-    # --- row locks, from outside -------------------------------------------------------------
-
-    def row_locks(self, name: str | None = None) -> Query[dict[str, RowLockState]]:
-        """Read which transactions have locked the rows of names that have no lease.
-
-        On a database that locks a file as a whole, this fails as busy while a transaction writes.
-        """
-        raise NotImplementedError
-
-    # --- notifications -----------------------------------------------------------------------
 
     def topic(self, name: str) -> str:
         """Return the topic under which the observers of a name are notified."""

@@ -147,12 +147,12 @@ def test_no_statement_of_one_name_reads_the_whole_table(new_database: NewDatabas
             dialect.query(commands.Release(name, token)),
             dialect.query(commands.PassOn(name, token)),
             dialect.query(commands.Leave(name, token, ticket)),
-            dialect.guard(name, token, 1),
-            dialect.look(name),
+            dialect.query(commands.Guard(name, token, 1)),
+            dialect.query(commands.Look((name,))),
             dialect.query(commands.LookQueued(name, token, ticket)),
-            dialect.create(name),
-            dialect.lock_row(name, None, borrowed=False),
-            dialect.lock_row(name, None, borrowed=True),
+            dialect.query(commands.Create(name)),
+            dialect.query(commands.SelectForUpdate(name, None, borrowed=False)),
+            dialect.query(commands.SelectForUpdate(name, None, borrowed=True)),
         )
     with psycopg.connect(
         make_url(db.url).set(drivername="postgresql").render_as_string(hide_password=False),

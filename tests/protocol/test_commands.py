@@ -18,7 +18,6 @@ from dblock.protocol.steps import Query, count
 from tests.protocol.stage import located
 
 ASKED = (Renewal("report", "token", 30.0), Renewal("sales", "other", 5.0))
-OWN, USERS = commands.LockRow("report", False), commands.LockRow("report", True)
 ASKING = ("report", "token", "me", 30.0, "ticket")
 CALL = ("order", "token", "fingerprint", 60.0)
 #: How each statement is asked for, and what it says then.
@@ -47,22 +46,22 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command[Any]] | Com
     commands.PassOn("report", "token", False),
     ("look_around", (), {}, commands.LookAround()),
     ("look_around", (), {"borrowed": True}, commands.LookAround()),
-    ("look", ("report",), {}, commands.Look(("report",))),
-    ("look", ("report", "sales"), {}, commands.Look(("report", "sales"))),
+    commands.Look(("report",)),
+    commands.Look(("report", "sales")),
     commands.LookQueued("report", "token", "ticket"),
-    ("held", (), {}, commands.ListHeld()),
+    commands.ListHeld(),
     commands.ReadWitness(),
     commands.WriteWitness(),
     commands.Distrust(30.0),
     commands.AnnounceTtl(30.0),
     commands.RecordTtl(30.0),
-    ("create", ("report",), {}, commands.Create("report")),
-    ("lock_row", ("report", 2.5), {"borrowed": False}, OWN),
-    ("lock_row", ("report", 2.5), {"borrowed": True}, USERS),
-    ("lock_row", ("report", 0.0), {"borrowed": False}, OWN),
-    ("lock_row", ("report", 0.0), {"borrowed": True}, USERS),
-    ("lock_row", ("report", None), {"borrowed": False}, OWN),
-    ("guard", ("report", "token", 7), {}, commands.Guard("report", "token", 7)),
+    commands.Create("report"),
+    commands.SelectForUpdate("report", 2.5, borrowed=False),
+    commands.SelectForUpdate("report", 2.5, borrowed=True),
+    commands.SelectForUpdate("report", 0.0, borrowed=False),
+    commands.SelectForUpdate("report", 0.0, borrowed=True),
+    commands.SelectForUpdate("report", None, borrowed=False),
+    commands.Guard("report", "token", 7),
     ("apply", ("order",), {}, commands.Apply("order")),
     ("unapply", ("order",), {}, commands.Unapply("order")),
     ("gate", ("fences", "report", 7), {}, commands.Gate("report", 7)),
@@ -85,8 +84,8 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command[Any]] | Com
     commands.ListRuns("report", 1, "day"),
     commands.ListLastRuns(5),
     commands.ListHeldRuns(),
-    ("row_locks", (), {}, commands.ListRowLocks(None)),
-    ("row_locks", ("report",), {}, commands.ListRowLocks("report")),
+    commands.ListRowLocks(None),
+    commands.ListRowLocks("report"),
     commands.PruneApplied(5.0),
     commands.PruneOnce(),
     commands.PruneRuns(5.0),
@@ -166,9 +165,9 @@ def test_whether_it_is_durable_is_no_secret_of_its_text(case: Case) -> None:
 def test_how_long_it_waits_is_no_secret_of_its_text(case: Case) -> None:
     dialect, query, command = case.dialect, case.query, case.command
     sql, patience = " ".join(query.sql.split()), query.patience
-    if isinstance(command, commands.LockRow) and dialect.name != "sqlite":
+    if isinstance(command, commands.SelectForUpdate) and dialect.name != "sqlite":
         limit = dialect.longest_patience if dialect.name == "mariadb" else None
-        assert patience == (limit if case.given[1] is None else case.given[1])
+        assert patience == (limit if command.patience is None else command.patience)
     elif isinstance(command, commands.ClaimOnce) and dialect.name != "sqlite":
         limit = dialect.longest_patience if dialect.name == "mariadb" else None
         assert patience == (limit if case.given[-1] is None else case.given[-1])

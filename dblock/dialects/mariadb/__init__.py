@@ -12,6 +12,7 @@ from ...protocol.commands import (
     CallReaders,
     Command,
     Distrust,
+    ListRowLocks,
     PassOn,
     ReadWitness,
     RecordTtl,
@@ -60,6 +61,7 @@ class MariaDB(
         Distrust: "has no witness",
         AnnounceTtl: "has no witness",
         RecordTtl: "has no witness",
+        ListRowLocks: "does not show which transaction has locked a row",
     }
 
     remaining = REMAINING

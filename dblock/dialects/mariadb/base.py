@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
-from ...protocol.commands import LookQueued
-from ...protocol.state import LockRow
-from ...protocol.steps import Query
 from ..dialect import Dialect
-from ..replies import read_look
-from ..statement import statement
 from .fragments import WRITTEN
-
-T = TypeVar("T")
 
 
 class Tables(Dialect):
@@ -77,20 +70,13 @@ class Tables(Dialect):
                     UPDATE {self.lock_table} SET fence = floor WHERE lock_name = %(name)s;
                 END IF;"""
 
-    def look(self, *names: str) -> Query[list[LockRow]]:
-        return self._in_order(super().look(*names))
-
-    @statement(LookQueued, read=read_look)
-    def look_queued(self) -> str:
-        return self.in_order(super().look_queued)
-
-    def in_order(self, sql: str) -> str:
-        """Let a node first apply the other nodes' commits. Without that a guard on this node would
-        not see that another holder has taken the name over."""
-        return f"SET STATEMENT wsrep_sync_wait = 1 FOR {sql}" if self.is_node else sql
-
-    def _in_order(self, query: Query[T]) -> Query[T]:
-        return query._replace(sql=self.in_order(query.sql))
+    @property
+    def in_order(self) -> str:
+        # Without that a guard on this node would not see that another holder has taken the name
+        # over.
+        if not self.is_node:
+            return ""
+        return "SET STATEMENT wsrep_sync_wait = 1 FOR "
 
     def take_row(self, name: str, changes: str, condition: str) -> str:
         """Return the statement that makes ``changes`` in a name's row if the ``condition`` is met,

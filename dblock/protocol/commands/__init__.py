@@ -25,7 +25,7 @@ from .pruning import (
 from .queue import Join, Leave, LookQueued, ReleaseAndUnlock, Take, UnlockAll, WaitInServer
 from .readers import CallReaders, JoinReaders, LeaveReaders
 from .records import Apply, ClaimOnce, FinishOnce, ForgetOnce, Gate, Unapply
-from .row import Create, Guard, LockRow
+from .row import Create, Guard, SelectForUpdate
 from .runs import BeginRun, EndRun, ForgetRun, ListHeldRuns, ListLastRuns, ListRuns, ReadClock
 from .sessions import (
     Begin,
@@ -83,7 +83,6 @@ __all__ = [
     "ListRowLocks",
     "ListRuns",
     "ListWaiters",
-    "LockRow",
     "Look",
     "LookAround",
     "LookAtSlots",
@@ -109,6 +108,7 @@ __all__ = [
     "Rollback",
     "Savepoint",
     "SeeHidden",
+    "SelectForUpdate",
     "SetLimit",
     "Sweep",
     "Take",
