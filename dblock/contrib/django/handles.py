@@ -14,9 +14,10 @@ from django.db.backends.signals import connection_created
 from django.db.models.signals import pre_migrate
 
 from ...arguments import Seconds
+from ...handles.makers import Classes
 from ...handles.once import Once
 from ...handles.options import AttachKeywords, ElectionKeywords, LeaseKeywords, SkipKeywords
-from ...locks import Classes, Locks
+from ...locks import Locks
 from ...policy import Timeouts
 from . import conf
 from .alias import alias as locks_alias
