@@ -12,9 +12,6 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any, TypeVar
 
-from .decorating import is_coroutine_function
-from .lock_state import counted
-
 Seconds = float | timedelta
 
 NAME_MAX = 255
@@ -277,6 +274,10 @@ _TOKEN = re.compile(rf"[0-9a-f]{{{TOKEN}}}")
 _DETACHED = re.compile(r"([0-9a-f]{32})\.([1-9][0-9]{0,18})\.(.+)", re.DOTALL)
 
 
+def _length(text: str) -> str:
+    return f"{len(text)} character{'' if len(text) == 1 else 's'}"
+
+
 def check_detached(text: object) -> tuple[str, str, int]:
     """Return the name, the token and the fence of a hold that ``lease.detach()`` has put into text.
 
@@ -287,7 +288,7 @@ def check_detached(text: object) -> tuple[str, str, int]:
     match = _DETACHED.fullmatch(text)
     if match is None or int(match[2]) > FENCE_MAX:
         raise ValueError(
-            f"a text of {counted(len(text), 'character')} is no detached hold: attach what "
+            f"a text of {_length(text)} is no detached hold: attach what "
             "lease.detach() has returned, whole and unchanged"
         )
     return check_name(match[3]), match[1], int(match[2])
@@ -300,7 +301,7 @@ def check_token(token: object) -> str:
     if _TOKEN.fullmatch(token) is None:
         raise ValueError(
             "a token is 32 hexadecimal digits in lower case, such as secrets.token_hex(16) "
-            f"returns; this text has {counted(len(token), 'character')}"
+            f"returns; this text has {_length(token)}"
             + (", and not only such digits" if len(token) == TOKEN else "")
         )
     return token
@@ -330,17 +331,6 @@ def check_instance(what: str, value: object, kind: type[C]) -> C:
             f"{what} is a dblock.{kind.__name__}, not {type(value).__name__}: {value!r}"
         )
     return value
-
-
-def check_callback(what: str, callback: C) -> C:
-    """Return a callback. It is a function, or None."""
-    if callback is None:
-        return callback
-    if not callable(callback):
-        raise TypeError(f"{what} is a function, not {type(callback).__name__}: {callback!r}")
-    if is_coroutine_function(callback):
-        raise TypeError(f"{what} cannot be a coroutine function: nobody would await it")
-    return callback
 
 
 def check_wait(wait: object) -> float | None:

@@ -1,4 +1,4 @@
-"""The functions that dblock decorates: checks, and the names of their wrappers."""
+"""The functions that users give: checks, and the names of their wrappers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, TypeGuard, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 G = TypeVar("G", bound=Callable[..., Any])
+C = TypeVar("C")
 
 
 def is_coroutine_function(
@@ -55,6 +56,17 @@ def check_callable(function: F, taker: str = DECORATOR) -> F:
             f"{taker} takes a function, not {type(function).__name__}: {function!r}{hint}"
         )
     return function
+
+
+def check_callback(what: str, callback: C) -> C:
+    """Return a callback. It is a function, or None."""
+    if callback is None:
+        return callback
+    if not callable(callback):
+        raise TypeError(f"{what} is a function, not {type(callback).__name__}: {callback!r}")
+    if is_coroutine_function(callback):
+        raise TypeError(f"{what} cannot be a coroutine function: nobody would await it")
+    return callback
 
 
 def wraps(function: Callable[..., Any]) -> Callable[[G], G]:

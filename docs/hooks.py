@@ -21,7 +21,7 @@ from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 
 from dblock import __version__
-from dblock.cli.app import app
+from dblock.__main__ import app
 from dblock.handles import options
 
 REFERENCE = Path(__file__).parent / "reference"

@@ -14,20 +14,20 @@ PACKAGE = Path(dblock.__file__).parent
 # From the ground up. A module imports modules of lower floors and of its own, also for its types
 # alone: whoever has to know of another to be read depends on it.
 FLOORS = [
-    {"decorating", "lock_state", "system"},
-    {"arguments", "errors", "formats"},
-    {"policy", "events"},
-    {"protocol"},
+    {"arguments", "decorating", "lock_state", "system"},
+    {"errors", "formats", "policy"},
+    {"events", "protocol"},
     {"dialects"},
     {"io"},
     {"conflicts", "holding", "schema"},
     {"counters", "fencing", "handles"},
     {"locks"},
     {"__init__", "aio", "doctor"},
-    {"testing"},
+    {"cli", "testing"},
     {"contrib.http"},
-    {"cli", "__main__", "contrib.serve"},
+    {"contrib.serve", "contrib.serve_commands"},
     {"contrib"},
+    {"__main__"},
 ]
 
 

@@ -32,7 +32,7 @@ def modules_after(code: str, state: Path) -> set[str]:
 
 def command_line(*arguments: str) -> str:
     return f"""
-from dblock.cli import main
+from dblock.__main__ import main
 try:
     main({list(arguments)})
 except SystemExit as end:

@@ -35,7 +35,9 @@ def test_on_sqlite(file: str) -> None:
 
 
 def dblock(*arguments: str) -> tuple[int, str, str]:
-    script = f"import tests.without_posix, dblock.cli; dblock.cli.main({list(arguments)!r})"
+    script = (
+        f"import tests.without_posix; from dblock.__main__ import main; main({list(arguments)!r})"
+    )
     done = hidden("-c", script)
     return done.returncode, done.stdout, done.stderr
 

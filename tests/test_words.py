@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dblock.cli.app import app
+from dblock.__main__ import app
 from docs import hooks
 
 ROOT = Path(__file__).parent.parent

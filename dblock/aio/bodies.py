@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from ..arguments import check_callback
-from ..decorating import is_coroutine_function
+from ..decorating import check_callback, is_coroutine_function
 from ..errors import LockLost
 from ..holding.keeper import logger
 from ..holding.lease_hold import LeaseHold

@@ -18,7 +18,8 @@ from http.client import responses
 from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
-from ..arguments import Seconds, check_callback, check_flag, check_json, check_keep, check_wait
+from ..arguments import Seconds, check_flag, check_json, check_keep, check_wait
+from ..decorating import check_callback
 from ..errors import DBLockError, InProgress, KeyReused, Unsupported
 
 Request = TypeVar("Request")

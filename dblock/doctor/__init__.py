@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..io.connecting import Connector
 from ..io.connections import Connections
 from ..io.target import address
 from ..protocol.explain import explain
@@ -35,7 +36,9 @@ def examine(locks: Locks) -> list[Finding]:
     Unavailable if the database cannot be reached.
     """
     dialect = locks._database.dialect
-    connections = Connections(locks.engine, dialect.adapter, runtime=locks._database.runtime)
+    connections = Connections(
+        Connector(locks.engine, dialect.adapter), runtime=locks._database.runtime
+    )
     try:
         connection = connections.take()
     except StatementError as failure:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from ..arguments import (
     Seconds,
-    check_callback,
     check_flag,
     check_label,
     check_max_hold,
@@ -22,6 +21,7 @@ from ..arguments import (
     check_renew_every,
     check_ttl,
 )
+from ..decorating import check_callback
 from ..holding.lease_hold import NO_CALLBACKS, Callbacks
 from ..protocol.schedule import Danger, Plan
 

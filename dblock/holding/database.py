@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..arguments import LABEL_MAX, check_label
 from ..errors import NotAcquired
+from ..io.connecting import Connector
 from ..io.connections import Connections
 from ..io.contenders import Contenders
 from ..io.driver import Driver
@@ -59,7 +60,6 @@ class Database:
         keeper: Callable[[], Keeper],
         callers: CallerRegistry,
     ) -> None:
-        self._source = source
         self.dialect = dialect
         self.runtime = runtime
         #: Renews the leases that are held here.
@@ -67,18 +67,14 @@ class Database:
         self.callers = callers
         check = SchemaCheck(dialect)
         self.connections = Connections(
-            source,
-            dialect.adapter,
+            Connector(source, dialect.adapter, lent=lent),
             runtime=runtime,
             limit=CONNECTIONS,
             check=check,
             placed=dialect.placed,
-            lent=lent,
         )
-        #: The connections of row locks: each is in use while its lock is held or waited for.
-        self.holders = Connections(
-            source,
-            dialect.adapter,
+        holders = Connections(
+            Connector(source, dialect.adapter),
             runtime=runtime,
             check=check,
             placed=dialect.placed,
@@ -87,7 +83,7 @@ class Database:
         #: The database as the keeper sees it, which may be on another loop.
         self.kept = self
         self.label = check_label(label or "")
-        self.contenders = Contenders(self.holders, dialect, runtime)
+        self.contenders = Contenders(holders, dialect, runtime)
         #: Runs a procedure to its outcome.
         self.run = Driver(self.connections, runtime, self.contenders.local_queue).run
         #: Finds the place of the tables, and checks that a user's transaction uses them.
@@ -95,7 +91,12 @@ class Database:
 
     @property
     def engine(self) -> Engine:
-        return engine_of(self._source)
+        return engine_of(self.connections.connector.source)
+
+    @property
+    def holders(self) -> Connections:
+        """The connections of row locks: each is in use while its lock is held or waited for."""
+        return self.contenders.connections
 
     @property
     def timeouts(self) -> Timeouts:

@@ -55,6 +55,7 @@ class Connector:
     """
 
     def __init__(self, source: Engine | File, adapter: Adapter, *, lent: bool = False) -> None:
+        self.source = source
         self.adapter = adapter
         self._lent = lent
         self._make = source.connect if isinstance(source, File) else self._pooled(source)

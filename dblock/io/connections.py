@@ -25,11 +25,8 @@ from .driver_errors import first_line
 from .fork import begins_anew, leave_to_parent
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import Engine
-
     from ..dialects.adapter import Adapter
     from .runtime import Runtime, Turns
-    from .target import File
 
 IDLE_MAX = 8
 
@@ -91,35 +88,33 @@ class Connections:
     At most ``limit`` are in use at once; see :class:`Permits`. A statement waits for a permit for
     as long as the server answers other statements, and up to ``Timeouts.socket`` if it does not.
 
-    ``check`` checks each new connection. ``placed`` puts the place of the tables into a statement
-    that was made before the place was known. ``lent`` is as in :class:`.Connector`. ``beside`` are
-    other Connections. If the server accepts no more connections, their idle ones are used, except
-    the last one, on which leases are renewed.
+    The ``connector`` makes them, and ``check`` checks each new one. ``placed`` puts the place of
+    the tables into a statement that was made before the place was known. ``beside`` are other
+    Connections. If the server accepts no more connections, their idle ones are used, except the
+    last one, on which leases are renewed.
     """
 
     def __init__(
         self,
-        source: Engine | File,
-        adapter: Adapter,
+        connector: Connector,
         *,
         limit: int | None = None,
         runtime: Runtime,
         check: Callable[[Connections, OwnConnection], None] | None = None,
         placed: Callable[[str], str] = str,
-        lent: bool = False,
         beside: Connections | None = None,
     ) -> None:
-        self._adapter = adapter
+        self.connector = connector
+        self._adapter = connector.adapter
         self._runtime = runtime
-        self._connector = Connector(source, adapter, lent=lent)
         self._check = check
         self._placed = placed
         self._idle: deque[OwnConnection] = deque()
         self._beside = beside
-        self._permits = Permits(limit, runtime, adapter.timeouts.socket)
+        self._permits = Permits(limit, runtime, self._adapter.timeouts.socket)
         self._closed = False
         self._cleared = 0
-        weakref.finalize(self, close_all, self._idle, adapter)
+        weakref.finalize(self, close_all, self._idle, self._adapter)
         begins_anew(self)
 
     def take(self, *, first: bool = False) -> OwnConnection:
@@ -149,7 +144,7 @@ class Connections:
         return connection
 
     def _connect(self, cleared: int) -> OwnConnection:
-        return self._connector.connect(cleared, self._verify)
+        return self.connector.connect(cleared, self._verify)
 
     def _verify(self, connection: OwnConnection) -> None:
         if self._check is not None:

@@ -109,6 +109,8 @@ class Contenders:
     names."""
 
     def __init__(self, connections: Connections, dialect: Dialect, runtime: Runtime) -> None:
+        #: Each is in use while its row or user lock is held or waited for, or while it listens.
+        self.connections = connections
         self.local_queue = LocalQueue(connections, dialect.adapter, runtime)
         self.user_locks = UserLocks(connections, dialect)
         self.names = Names()

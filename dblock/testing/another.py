@@ -9,9 +9,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..handles.lease import Lease
+from ..handles.makers import Classes
 from ..holding.holds import CallerHolds
 from ..holding.worker import start_quietly
-from ..locks import Classes, Locks
+from ..locks import Locks
 from .process import Process
 from .standing_in import stand_in
 from .store import Store

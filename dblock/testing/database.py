@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.orm import Session, scoped_session
 
 from ..dialects import ADAPTERS, DIALECTS, Adapter, Dialect
@@ -36,9 +36,12 @@ class SimulatedDatabase(Database):
             keeper=lambda: process.keeper,
             callers=callers,
         )
-        self._source = usual.engine
         self._process = process
-        self._usual_dialect = usual.dialect
+        self._usual = usual
+
+    @property
+    def engine(self) -> Engine:
+        return self._usual.engine
 
     def owner(self, label: str) -> str:
         return self._process.name or super().owner(label)
@@ -52,7 +55,7 @@ class SimulatedDatabase(Database):
     def _dialect_of(self, on: Any) -> Dialect:
         """Return the usual dialect for the database of a user's transaction."""
         if self.engine is not self._process.store.engine:
-            return self._usual_dialect
+            return self._usual.dialect
         found = on() if isinstance(on, scoped_session) else on
         if isinstance(found, Session) and found.is_active:
             found = found.connection()
@@ -62,7 +65,7 @@ class SimulatedDatabase(Database):
         for kind in DIALECTS.values():
             if name in kind.backends:
                 return kind(None, "dblock_", self.timeouts, adapters[kind.name](self.timeouts))
-        return self._usual_dialect
+        return self._usual.dialect
 
 
 def _adapters(is_async: bool) -> Mapping[str, type[Adapter]]:

@@ -95,7 +95,7 @@ def test_import_dblock_needs_nothing_of_asyncio() -> None:
         import sys
         for missing in ("greenlet", "asyncmy", "aiosqlite", "psycopg", "pymysql"):
             sys.modules[missing] = None
-        import dblock, dblock.cli, dblock.schema
+        import dblock, dblock.__main__, dblock.schema
         print([name for name in sys.modules if name.startswith("dblock.aio")])
     """)
         == "[]"

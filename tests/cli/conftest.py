@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dblock.cli import main
+from dblock.__main__ import main
 from dblock.cli.child import FORWARDED, restored
 from tests.conftest import KINDS, Database, NewDatabase, kind_for, lent, needed
 from tests.support import SECONDS, eventually

@@ -18,7 +18,7 @@ from dblock import (
     Unavailable,
     Unsupported,
 )
-from dblock.cli.app import app
+from dblock.__main__ import app
 from dblock.cli.durations import HELP, duration
 from dblock.cli.embedded import Given, commands
 from dblock.cli.options import in_shell

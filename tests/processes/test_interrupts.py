@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection
 
 from dblock import Locks, Timeouts
 from dblock.dialects.sqlite.adapter import SQLite3
-from dblock.io.connecting import OwnConnection
+from dblock.io.connecting import Connector, OwnConnection
 from dblock.io.connections import Connections
 from dblock.io.runtime import Runtime
 from dblock.io.sqlalchemy_transaction import BorrowedTransaction
@@ -246,7 +246,9 @@ def test_its_turn_is_kept_from_nobody() -> None:
     """Ctrl-C anywhere in the wait for one of the connections: the others go on."""
     engine = create_engine("sqlite://", connect_args={"check_same_thread": False})
     for number in range(1, 200):
-        connections = Connections(engine, SQLite3(Timeouts()), limit=2, runtime=Runtime())
+        connections = Connections(
+            Connector(engine, SQLite3(Timeouts())), limit=2, runtime=Runtime()
+        )
         connections.give(connections.take())
         if not interrupted(connections.take, number):
             return

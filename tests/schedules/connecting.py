@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from sqlalchemy import create_engine
 
 from dblock.dialects.sqlite.adapter import SQLite3
-from dblock.io.connecting import OwnConnection
+from dblock.io.connecting import Connector, OwnConnection
 from dblock.io.connections import Connections, Permits
 from dblock.policy import Timeouts
 from dblock.protocol.faults import Fault, StatementError
@@ -53,7 +53,9 @@ def some(run: Run, adapter: SQLite3 | None = None, **how: Any) -> Connections:
     """Connections that are new, and none that were there before."""
     Counted.open.clear()
     Counted.closed_twice = 0
-    return Connections(_engine, adapter or SQLite3(TIMEOUTS), runtime=RunRuntime(run), **how)
+    return Connections(
+        Connector(_engine, adapter or SQLite3(TIMEOUTS)), runtime=RunRuntime(run), **how
+    )
 
 
 class Using:
@@ -200,7 +202,7 @@ def the_last_is_left(run: Run) -> None:
         renewing.give(connection)
     taken = list(renewing._idle)
     holding = Connections(
-        _engine, renewing._adapter, runtime=RunRuntime(run), check=refuse, beside=renewing
+        renewing.connector, runtime=RunRuntime(run), check=refuse, beside=renewing
     )
     got: list[OwnConnection] = []
 

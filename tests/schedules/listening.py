@@ -18,6 +18,7 @@ from sqlalchemy import NullPool
 
 from dblock.dialects.adapter import ServerSession
 from dblock.dialects.sqlite.adapter import SQLite3
+from dblock.io.connecting import Connector
 from dblock.io.connections import Connections
 from dblock.io.listener import Listener
 from dblock.io.local_queue import LocalQueue
@@ -131,7 +132,7 @@ class Waiters:
         pool = NullPool(self.database.connect)  # type: ignore[arg-type] # it is one for us
         engine = cast(Any, SimpleNamespace(pool=pool))
         runtime = RunRuntime(run)
-        self.connections = Connections(engine, adapter, runtime=runtime)
+        self.connections = Connections(Connector(engine, adapter), runtime=runtime)
         self.local_queue = LocalQueue(self.connections, adapter, runtime)
         self.queue: dict[str, str] = {}
         #: Who was woken when.

@@ -48,7 +48,7 @@ def test_locks_of_threads_are_refused(tmp_path: Path) -> None:
         ("starlette", "import dblock.contrib.serve"),
         ("httptools", "import dblock.contrib.serve.server"),
         ("uvicorn", "import dblock.contrib.serve.server"),
-        ("uvicorn", "from dblock.cli import main; main(['serve'])"),
+        ("uvicorn", "from dblock.__main__ import main; main(['serve'])"),
     ],
 )
 def test_without_the_extra_the_error_names_the_command(missing: str, code: str) -> None:

@@ -22,7 +22,7 @@ import pytest
 import yaml
 from fastapi import FastAPI
 
-from dblock.cli.app import app as command_line
+from dblock.__main__ import app as command_line
 from dblock.contrib.serve.tokens_file import add, caller
 from tests.conftest import NewDatabase
 from tests.contrib.serve.conftest import Serve

@@ -12,7 +12,7 @@ SEMAPHORE = (
     Mutant(
         "the-turnstile-is-not-fair",
         "with fair=True waiters get slots in the order of arrival",
-        "Locks.semaphore",
+        "Makers.semaphore",
         "self._classes.lease(self._database, given)",
         "self._classes.lease(self._database, given._replace(fair=False))",
         f"{TESTS}::test_fair_waiters_get_slots_in_the_order_of_arrival[threads-mariadb]",

@@ -78,7 +78,7 @@ SERVICE = (
     Mutant(
         "service-open-to-other-hosts",
         "without tokens no other host can connect",
-        "serve.serve",
+        "serve_commands.serve",
         "if tokens is None and not where.local:",
         "if False:",
         f"{COMMAND}::test_without_tokens_no_other_host_can_connect",

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ..arguments import COUNT_MAX, check_ttl
+from ..cli import durations, exits
+from ..cli.options import Place, arguments, database_options, duration_option
+from ..cli.output import complain
 from ..errors import Misconfigured, Unavailable, Unsupported
-from . import durations, exits
-from .options import Place, arguments, database_options, duration_option
-from .output import complain
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -92,9 +92,9 @@ def serve(
     may take and release every name, and other hosts cannot connect.
     """
     with _extra():
-        from ..contrib.serve import app
-        from ..contrib.serve.bind import Bind
-        from ..contrib.serve.server import run
+        from .serve import app
+        from .serve.bind import Bind
+        from .serve.server import run
     if key is not None and certificate is None:
         raise click.UsageError("--key needs --certificate")
     with arguments("--bind"):
@@ -126,7 +126,7 @@ def serve(
 
 
 def _context(certificate: str, key: str | None) -> SSLContext:
-    from ..contrib.serve.server import context
+    from .serve.server import context
 
     try:
         return context(certificate, key)
@@ -162,7 +162,7 @@ def _locks(place: Place) -> AsyncLocks:
 @contextlib.contextmanager
 def _logs(access: bool) -> Iterator[None]:
     """Print errors on standard error, and the access log on standard output."""
-    from ..contrib.serve.access_log import Writer
+    from .serve.access_log import Writer
 
     errors = logging.StreamHandler()
     errors.setFormatter(logging.Formatter("dblock: %(message)s"))
@@ -215,7 +215,7 @@ def token(name: str, tokens: str, names: tuple[str, ...], rights: tuple[str, ...
     its entry from the file. A running service reads the file again when it has changed.
     """
     with _extra():
-        from ..contrib.serve.tokens_file import add, caller
+        from .serve.tokens_file import add, caller
     with arguments():
         made_for = caller(name, names, tuple(dict.fromkeys(rights)))
     with arguments("--tokens"):
