@@ -134,15 +134,22 @@ class Leases:
     async def list(self, request: Request) -> Response:
         """List the names that are held or waited for, as far as the caller may read them."""
         caller = self._service.rights.caller(request)
-        given = query(request, "prefix", "limit")
-        prefix, limit = given.get("prefix", ""), _limit(given.get("limit"))
-        states = [
-            state
-            for state in await self._service.locks.list()
-            if state.name.startswith(prefix) and caller.may("read", state.name)
-        ]
-        shown = [described(state) for state in states[:limit]]
-        return _json({"leases": shown, "truncated": len(states) > limit})
+        given = query(request, "prefix", "after", "limit")
+        prefix, after = given.get("prefix", ""), given.get("after", "")
+        limit = _limit(given.get("limit"))
+
+        async def listed(locks: AsyncLocks) -> Response:
+            states = [
+                state
+                for state in await locks.list()
+                if state.name.startswith(prefix)
+                and state.name > after
+                and caller.may("read", state.name)
+            ]
+            shown = [described(state) for state in states[:limit]]
+            return _json({"leases": shown, "truncated": len(states) > limit})
+
+        return await self._service.reader.read(listed)
 
 
 def _limit(given: str | None) -> int:
@@ -189,6 +196,7 @@ def routes(service: Service) -> list[Route]:
     force = parameter("force", "query", {"type": "string", "enum": ["true"]})
     shared = parameter("shared", "query", {"type": "string", "enum": ["true"]})
     prefix = parameter("prefix", "query", {"type": "string"})
+    after = parameter("after", "query", {"type": "string"})
     limit = parameter(
         "limit",
         "query",
@@ -262,8 +270,9 @@ def routes(service: Service) -> list[Route]:
             "/v1/leases",
             leases.list,
             operation(
-                "List the names that are held or waited for, and that the caller may read.",
-                parameters=[prefix, limit],
+                "List the names that are held or waited for, and that the caller may read, sorted. "
+                "If the list is truncated, ask for the names after its last name.",
+                parameters=[prefix, after, limit],
                 answers={200: answer("The states of the names.", LEASES)},
                 problems=_HELD,
             ),

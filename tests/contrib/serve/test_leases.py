@@ -161,6 +161,9 @@ def test_the_list_has_the_names_with_a_prefix(client: Client, name: str) -> None
     assert f"{name}/1" in {one["name"] for one in client.list().json()["leases"]}
     fewer = client.list(prefix=f"{name}/", limit="2").json()
     assert (len(fewer["leases"]), fewer["truncated"]) == (2, True)
+    rest = client.list(prefix=f"{name}/", limit="2", after=fewer["leases"][-1]["name"]).json()
+    assert [one["name"] for one in rest["leases"]] == [f"{name}/2"]
+    assert rest["truncated"] is False
 
 
 @pytest.mark.parametrize("unusual", NAMES, ids=lambda name: repr(name)[:12])
