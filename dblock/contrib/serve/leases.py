@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...arguments import NAME_MAX
-from ...errors import NotAcquired
+from ...arguments import FENCE_MAX, NAME_MAX
+from ...errors import NotAcquired, StaleFence
 from .bodies import (
     Body,
     lock_token,
@@ -95,10 +95,13 @@ class Leases:
     async def delete(self, request: Request) -> Response:
         """Release the lease, or by force another's."""
         service, name = self._service, request.path_params["name"]
-        given = query(request, "force", "shared")
+        given = query(request, "force", "fence", "shared")
+        fence = _fence(given.pop("fence", None))
         if any(value != "true" for value in given.values()):
             raise invalid("The parameters force and shared are true, or are left out.")
         if "force" not in given:
+            if fence is not None:
+                raise invalid("The parameter fence is for a release by force.")
             service.rights.check(request, "hold", name)
             token, shared = lock_token(request), "shared" in given
             await service.locks.detached(name, token, shared=shared).release()
@@ -108,7 +111,12 @@ class Leases:
                 raise invalid("Force frees the name with all its shares: leave out shared.")
             if "lock-token" in request.headers:
                 raise invalid("Give either the header Lock-Token or the parameter force.")
-            if not await service.locks.release(name, force=True):
+            try:
+                released = await service.locks.release(name, force=True, fence=fence)
+            except StaleFence as newer:
+                detail = f"Another hold has the name by now. Its fence is {newer.newest}."
+                raise Problem("other-fence", detail, fence=newer.newest) from None
+            if not released:
                 raise Problem("not-found", "No process holds the name.")
         return Response(status_code=204)
 
@@ -160,6 +168,14 @@ def _limit(given: str | None) -> int:
     return int(given)
 
 
+def _fence(given: str | None) -> int | None:
+    if given is None:
+        return None
+    if not re.fullmatch("[0-9]{1,19}", given) or not 1 <= int(given) <= FENCE_MAX:
+        raise invalid(f"The parameter fence is a whole number from 1 to {FENCE_MAX}.")
+    return int(given)
+
+
 def _semaphore(
     locks: AsyncLocks, name: str, slots: int, token: str, owner: str | None
 ) -> AsyncDetachedSemaphore:
@@ -194,6 +210,7 @@ def routes(service: Service) -> list[Route]:
     wait = parameter("Prefer", "header", {"type": "string", "examples": ["wait=10"]})
     token = parameter("Lock-Token", "header", token_field().schema)
     force = parameter("force", "query", {"type": "string", "enum": ["true"]})
+    fence = parameter("fence", "query", {"type": "integer", "minimum": 1, "maximum": FENCE_MAX})
     shared = parameter("shared", "query", {"type": "string", "enum": ["true"]})
     prefix = parameter("prefix", "query", {"type": "string"})
     after = parameter("after", "query", {"type": "string"})
@@ -248,10 +265,11 @@ def routes(service: Service) -> list[Route]:
             PATH,
             leases.delete,
             operation(
-                "Release a lease: with its token, or another's by force.",
-                parameters=[_NAMED, token, force, shared],
+                "Release a lease: with its token, or another's by force. With a fence, only the "
+                "hold that has it is released by force.",
+                parameters=[_NAMED, token, force, fence, shared],
                 answers={204: answer("The token does not hold the name any more.")},
-                problems=(*_HELD, "lost", "not-found", "outcome-unknown"),
+                problems=(*_HELD, "lost", "not-found", "other-fence", "outcome-unknown"),
             ),
         ),
         Route(
