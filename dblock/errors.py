@@ -102,10 +102,12 @@ class LockLost(DBLockError):
 
 
 class StaleFence(LockLost):
-    """A gate has seen a larger fence than yours, so another process has held the lock since.
+    """A gate has seen a larger fence than yours, so another process has held the lock since. Or the
+    lock that you release by force has another fence than you named.
 
-    ``fence`` is yours, ``newest`` the largest that the gate has seen, or None if that is not known.
-    The ``reason`` is ``"taken over"``. Roll your transaction back.
+    ``fence`` is yours, ``newest`` the largest that the gate has seen, or None if that is not known;
+    for a release by force it is the fence of the present hold. The ``reason`` is ``"taken over"``.
+    Roll a guarded transaction back.
     """
 
     def __init__(

@@ -252,6 +252,8 @@ def test_timeouts(locks: Locks) -> None:
 def test_release_without_force(locks: Locks) -> None:
     with pytest.raises(ValueError, match=r"confirm with force=True.*lease\.release\(\)"):
         locks.release("report", force=False)
+    with pytest.raises(ValueError, match="at least 1"):
+        locks.release("report", force=True, fence=0)
 
 
 def test_layers_of_timeouts() -> None:

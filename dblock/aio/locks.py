@@ -106,6 +106,18 @@ class AsyncLocks(AsyncOperators):
         if keeper not in ("task", "thread"):
             raise ValueError(f'keeper must be "task" or "thread", not {keeper!r}')
         self._keeper_thread = keeper == "thread"
+        #: Return AsyncLocks in the same tables for another event loop.
+        self.for_another_loop: Callable[[], AsyncLocks] = partial(
+            type(self),
+            target,
+            timeouts=timeouts,
+            retry=retry,
+            schema=schema,
+            prefix=prefix,
+            label=label,
+            trust_server=trust_server,
+            keeper=keeper,
+        )
         #: The sync Locks that do the work. Not part of the public surface.
         self.sync: Locks = _Bridged(
             target.sync_engine if isinstance(target, AsyncEngine) else target,

@@ -33,9 +33,9 @@ class AsyncOperators(ABC):
         """Return the state of a name; see :meth:`dblock.Locks.show`."""
         return await self.run(self.sync.show, name)
 
-    async def release(self, name: str, *, force: bool) -> bool:
+    async def release(self, name: str, *, force: bool, fence: int | None = None) -> bool:
         """Free a name without asking its holder; see :meth:`dblock.Locks.release`."""
-        return await self.run(self.sync.release, name, force=force)
+        return await self.run(self.sync.release, name, force=force, fence=fence)
 
     async def last_run(self, name: str) -> RunState | None:
         """Return the run of a job that began last; see :meth:`dblock.Locks.last_run`."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..arguments import check_limit
+from ..arguments import FENCE_MAX, check_limit
+from ..errors import StaleFence
 from ..formats.state_object import run_object, state_object
 from ..lock_state import counted, moment, printable
 from . import exits
@@ -133,15 +134,23 @@ def resize(place: Place, name: str, limit: int) -> int:
 @click.command("release", short_help="Take a lock from its holder.")
 @name_argument
 @click.option("--force", is_flag=True, help="Required, because dblock does not ask the holder.")
+@click.option(
+    "--fence",
+    type=click.IntRange(1, FENCE_MAX),
+    metavar="N",
+    help="Release only the hold with this fence, as dblock show has it.",
+)
 @database_options
-def release(place: Place, name: str, force: bool) -> int:
+def release(place: Place, name: str, force: bool, fence: int | None) -> int:
     """Free the lock NAME without asking its holder. It exits with 1 if the lock was free.
 
     \b
       dblock release nightly --force
+      dblock release nightly --force --fence 42
 
     The holder finds out at its next renewal, at most a third of its TTL later. Until then two
-    holders may be at work.
+    holders may be at work. With --fence a holder that has come since you looked keeps the lock, and
+    it exits with 75.
     """
     if not force:
         raise click.UsageError(
@@ -149,7 +158,11 @@ def release(place: Place, name: str, force: bool) -> int:
         )
     with place.locks() as locks:
         state = locks.show(name)
-        released = locks.release(name, force=True)
+        try:
+            released = locks.release(name, force=True, fence=fence)
+        except StaleFence as newer:
+            complain(str(newer))
+            return exits.BUSY
     if not released:
         complain(f"nobody held {name!r}")
         return exits.FREE

@@ -11,6 +11,7 @@ from ..arguments import (
     Seconds,
     check_age,
     check_count,
+    check_fence,
     check_idle,
     check_name,
     check_pause,
@@ -62,21 +63,25 @@ class Operators:
         check_name(name)
         return self._ask(overview.show, name, LIMIT_MAX)
 
-    def release(self, name: str, *, force: bool) -> bool:
+    def release(self, name: str, *, force: bool, fence: int | None = None) -> bool:
         """Free a name without asking its holder. Return False if it was free.
 
         You have to confirm with ``force=True``; anything else raises ValueError. The holder learns
         of the loss with its next renewal, or when it releases or guards. dblock never repeats the
         holder's fence, so a system that checks fences can refuse the holder's late writes.
+
+        With ``fence`` free only the hold with that fence, which you have seen in :meth:`show`. If
+        another hold has the name by now, it stays, and you get StaleFence.
         """
         check_name(name)
+        seen = None if fence is None else check_fence(fence)
         if force is not True:
             raise ValueError(
                 "Locks.release takes a lock away from its holder: confirm with force=True. "
                 "Your own lease is released with lease.release()"
             )
 
-        return self._ask(release.force, name, self._timeouts.query)
+        return self._ask(release.force, name, seen, self._timeouts.query)
 
     def last_run(self, name: str) -> RunState | None:
         """Return the run of a job that began last, or None if there is no record.

@@ -32,14 +32,16 @@ SOMEBODY = RowLockState("a transaction, it seems: it is waited for, and no lease
 
 
 def show(dialect: Statements, name: str, most: int, now: float) -> Procedure[LockState]:
-    """Read a name's state with its waiters, run, row lock, and up to ``most`` semaphore slots."""
-    row = yield from show_row(dialect, name, now)
-    waiters = (yield from _waiters(dialect, name, now)).get(name, ())
-    run = yield from _last(dialect, name, now)
-    slots = yield from _slots(dialect, name, most, now)
-    row_locks = yield from _row_locks(dialect, name, now)
+    """Read a name's state with its waiters, run, row lock, and up to ``most`` semaphore slots.
+
+    A part that the name's row rules out is not read.
+    """
+    row, slots = yield from _row_and_slots(dialect, name, most, now)
     if row is None:
         row = LockRow(name, 0, None, None, None, None, None)
+    waiters = (yield from _waiters(dialect, name, now)).get(name, ())
+    run = (yield from _last(dialect, name, now)) if row.fence else None
+    row_locks = {} if row.held else (yield from _row_locks(dialect, name, now))
     return replace(_told(dialect, row, waiters, run, row_locks), slots=slots)
 
 
@@ -105,19 +107,20 @@ def _last(dialect: Statements, name: str, now: float) -> Procedure[RunState | No
         return None  # a role without rights on the runs still gets the rest
 
 
-def _slots(dialect: Statements, name: str, most: int, now: float) -> Procedure[SlotsState | None]:
-    """Read the slots of a semaphore; None if the name is no semaphore's."""
+def _row_and_slots(
+    dialect: Statements, name: str, most: int, now: float
+) -> Procedure[tuple[LockRow | None, SlotsState | None]]:
+    """Read a name's row, and the slots of a semaphore; None if the name is no semaphore's."""
     try:
-        look = dialect.query(LookAtSlots(name, 0))
-        limit = (yield from read(dialect, look, name, now)).limit
-        if not limit:
-            return None
-        look = dialect.query(LookAtSlots(name, most))
-        found = yield from read(dialect, look, name, now)
-    except Unsupported:
-        return None  # a role without rights on the limits still gets the rest
-    held = sum(one.row.held for one in found.rows.values() if one.row.name != name)
-    return SlotsState(limit, held)
+        found = yield from read(dialect, dialect.query(LookAtSlots(name, 0)), name, now)
+        if found.limit:
+            found = yield from read(dialect, dialect.query(LookAtSlots(name, most)), name, now)
+    except Unsupported:  # a role without rights on the limits still gets the rest
+        return (yield from show_row(dialect, name, now)), None
+    own = found.rows.pop(name, None)
+    held = sum(one.row.held for one in found.rows.values())
+    slots = SlotsState(found.limit, held) if found.limit else None
+    return None if own is None else own.row, slots
 
 
 def _held_runs(dialect: Statements, now: float) -> Procedure[dict[str, RunState]]:

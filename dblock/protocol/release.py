@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import DBLockError, Unavailable
+from ..errors import DBLockError, StaleFence, Unavailable
 from .commands import Command, Leave, LeaveReaders, PassOn, Release, ReleaseAndUnlock
 from .explain import explain, unknown
 from .faults import Fault, StatementError
@@ -275,8 +275,11 @@ def _in_use(name: str) -> Unavailable:
     )
 
 
-def force(dialect: Statements, name: str, patience: float, start: float) -> Procedure[bool]:
-    """Free the name of any holder; False when it has none.
+def force(
+    dialect: Statements, name: str, fence: int | None, patience: float, start: float
+) -> Procedure[bool]:
+    """Free the name of its holder; False when it has none. Raises StaleFence if the hold has
+    another fence than ``fence``.
 
     Every try carries the token of the hold that was read first. So a try can be repeated after a
     lost reply without touching the next hold.
@@ -284,6 +287,14 @@ def force(dialect: Statements, name: str, patience: float, start: float) -> Proc
     state, now = yield from look(dialect, name, patience, start)
     if state is None or state.token is None:
         return False
+    if fence is not None and state.fence != fence:
+        raise StaleFence(
+            f"{name!r} was not released: the hold with fence {fence} is over, and it is now "
+            f"{state.told().describe()} (fence {state.fence})",
+            name=name,
+            fence=fence,
+            newest=state.fence,
+        )
     token = state.token
     query = dialect.query(_passing_on(dialect, name, token, passes=False))
     while state is not None and state.token == token:

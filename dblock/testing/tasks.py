@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from ..aio import locks
 from ..aio.bridge import Home, await_
@@ -37,6 +38,7 @@ class LocksOfTasks(locks.AsyncLocks):
     """AsyncLocks in a test's database, without an asyncio driver."""
 
     def __init__(self, store: Store) -> None:
+        self.for_another_loop = partial(LocksOfTasks, store)
         self._keeper_thread = False
         self.sync = _Bridged(store.engine, keeper_thread=False)
         self._database = self.sync._database

@@ -265,6 +265,24 @@ def test_release(here: Here, db: Database) -> None:
     assert dblock("release", "a", "--force") == (1, "", "dblock: nobody held 'a'\n")
 
 
+def test_release_of_the_hold_that_was_seen(here: Here, db: Database) -> None:
+    dblock = here.on(db)
+    with Locks(db.url) as locks:
+        lease = locks.lease("a")
+        lease.acquire()
+        seen = str(lease.fence)
+        lease.release()
+        lease.acquire()
+        code, out, err = dblock("release", "a", "--force", "--fence", seen)
+        assert (code, out) == (75, "")
+        assert f"the hold with fence {seen} is over" in err
+        assert lease.locked()
+        assert dblock("release", "a", "--force", "--fence", str(lease.fence))[0] == 0
+        assert not lease.locked()
+    code, _, err = dblock("release", "a", "--force", "--fence", "0")
+    assert (code, "--fence" in err) == (64, True)
+
+
 # --- doctor --------------------------------------------------------------------------------------
 
 

@@ -44,6 +44,7 @@ WRONG: dict[str, list[str]] = {
     "--url-file": ["/nowhere/at/all", "/etc/hostname\0"],
     "--schema": ["", "a-b", "1a", "a b", "x" * 42],
     "--prefix": ["", "a-b", "1a", "a b", "x" * 42],
+    "--fence": ["", "0", "-1", "1.5", "x", "9" * 19],
     "--limit": ["", "0", "-1", "x", "99999999999"],
     "--reopen": ["", "x" * 256, "a\0"],
     "--older-than": DURATIONS,

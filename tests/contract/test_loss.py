@@ -7,7 +7,7 @@ import time
 import pytest
 from sqlalchemy.engine import Engine
 
-from dblock import LockLost, Locks, NotHeld
+from dblock import LockLost, Locks, NotHeld, StaleFence
 from dblock.protocol import release, renew
 from dblock.protocol.lease import Held
 from dblock.protocol.renew import Asked
@@ -96,6 +96,27 @@ def test_released_by_force(locks: Locks, others: Locks) -> None:
     with pytest.raises(LockLost) as again:
         lease.release()
     assert again.value.reason == "forced"
+
+
+def test_released_by_force_only_with_the_fence_that_was_seen(locks: Locks, others: Locks) -> None:
+    lease = locks.lease("report", ttl=LONG)
+    assert others.release("report", force=True, fence=1) is False
+    assert lease.acquire()
+    seen = lease.fence
+    lease.release()
+    assert others.release("report", force=True, fence=seen) is False
+    assert lease.acquire()
+    with pytest.raises(StaleFence, match=f"fence {seen} is over.*now held by") as caught:
+        others.release("report", force=True, fence=seen)
+    assert (caught.value.name, caught.value.fence, caught.value.newest) == (
+        "report",
+        seen,
+        lease.fence,
+    )
+    lease.renew()
+    assert others.release("report", force=True, fence=lease.fence) is True
+    with pytest.raises(LockLost, match="released by force"):
+        lease.renew()
 
 
 @pytest.mark.parametrize("action", ["renew", "release"])

@@ -52,7 +52,8 @@ def counting(db: Database) -> Iterator[Counter]:
             return connection
 
         with Locks(create_engine(db.url, creator=connect)) as locks:
-            yield Counter(locks, lambda: len(traced))
+            # A PRAGMA is a setting of the connection: it reads no file.
+            yield Counter(locks, lambda: sum(not one.startswith("PRAGMA") for one in traced))
         return
     with Proxy(db.url) as proxy, Locks(proxy.url) as locks:
         yield Counter(locks, lambda: len(proxy.requests))
@@ -79,6 +80,18 @@ def test_a_lease_by_its_token_is_one_statement_for_each_call(db: Database) -> No
         assert counter.of(detached.renew) == 1
         assert counter.of(detached.take) == 3  # it was refused, looked, and renewed the hold
         assert counter.of(detached.release) == 1
+
+
+def test_to_show_a_name_only_the_tables_are_read_that_can_have_a_part_of_it(db: Database) -> None:
+    with counting(db) as counter:
+        # A row lock is looked for where the database shows it without a waiter.
+        looks_for_row_lock = int(counter.locks._database.dialect.sees_row_locks)
+        with counter.locks.lease("report"):
+            counter.locks.show("report")  # from then on it is known where the tables are
+            assert counter.of(lambda: counter.locks.show("report")) == 3  # row, waiters, run
+        free = counter.of(lambda: counter.locks.show("report"))
+        new = counter.of(lambda: counter.locks.show("new"))  # without a run, as it had no lease
+        assert (free, new) == (3 + looks_for_row_lock, 2 + looks_for_row_lock)
 
 
 def test_a_row_lock_in_the_users_transaction(new_database: NewDatabase) -> None:

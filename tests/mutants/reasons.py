@@ -22,5 +22,6 @@ WHICH_ERROR = (
 ORDER_OF_WAITERS = "in which order waiters get a name; the contract's tests tell"
 READERS_POLL = "readers that are not notified poll after a while; the contract's tests tell"
 GUARDED_SLOT = "a slot whose holder has expired, and guards it yet"
+OPERATOR = "a condition on an operator's release, which no scenario gives; the contract's tests do"
 BY_HAND = "what an operator does by hand to the record of runs; a test of the contract tells"
 ROW_LOCK = "between the snapshot of one statement and its lock of the row"

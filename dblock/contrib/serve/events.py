@@ -240,7 +240,7 @@ def parts(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 def routes(service: Service, pace: Pace = PACE) -> list[Route]:
     """Return the route of events."""
-    feed = Feed(service.locks, pace)
+    feed = Feed(service.reader, pace)
 
     async def get(request: Request) -> Response:
         asked = wanted(request.scope["query_string"])

@@ -4,6 +4,8 @@
 
     database --> Feed: polls every second --> Backlog: the last events --> a client's stream
                  while any client listens                              --> another client's stream
+
+The polls are made in the Reader's thread, so they do not hold up requests.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import DBLockError, Unavailable
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from ...aio import AsyncLocks
     from ...lock_state import Leader, LockState, RunState
     from .changes import Event
+    from .reading import Reader
 
 logger = logging.getLogger("dblock.serve")
 
@@ -56,8 +60,8 @@ class Feed:
     between two polls may not be seen.
     """
 
-    def __init__(self, locks: AsyncLocks, pace: Pace) -> None:
-        self._locks = locks
+    def __init__(self, reader: Reader, pace: Pace) -> None:
+        self._reader = reader
         self.pace = pace
         self.backlog = Backlog(pace.kept)
         self._look: Look | None = None
@@ -113,18 +117,22 @@ class Feed:
 
     async def _poll(self) -> None:
         polls, clock = 0, asyncio.get_running_loop().time
-        while True:
-            began, rest = clock(), self.pace.poll
-            try:
-                self._found(await self._read(self._look, with_runs=polls % RUNS_EVERY == 0))
-            except DBLockError as error:
-                self._failed(error)
-            except Exception as defect:
-                self._failed(Unavailable("the poll has met a defect"), defect)
-            else:
-                polls += 1
-                rest = max(rest, REST * (clock() - began))
-            await asyncio.sleep(rest)
+        async with self._reader.thread() as thread:
+            while True:
+                began, rest = clock(), self.pace.poll
+                read = partial(
+                    self._read, began, self._look, self.elections, polls % RUNS_EVERY == 0
+                )
+                try:
+                    self._found(*await thread.read(read))
+                except DBLockError as error:
+                    self._failed(error)
+                except Exception as defect:
+                    self._failed(Unavailable("the poll has met a defect"), defect)
+                else:
+                    polls += 1
+                    rest = max(rest, REST * (clock() - began))
+                await asyncio.sleep(rest)
 
     def _failed(self, error: DBLockError, defect: Exception | None = None) -> None:
         """Tell the clients, and log it once, until a poll succeeds. The polls go on."""
@@ -134,40 +142,49 @@ class Feed:
             logger.warning(said, error, exc_info=defect)
         self.backlog.add([event("unavailable", None, {})] if first else [])
 
-    def _found(self, found: Look) -> None:
-        told = [event("available", None, {})] if self._error is not None else []
-        if self._look is not None:
-            told += events(self._look, found)
+    def _found(self, found: Look, told: list[Event]) -> None:
+        if self._error is not None:
+            told = [event("available", None, {}), *told]
         self._look, self._error = found, None
         self.backlog.add(told)
 
-    async def _read(self, before: Look | None, *, with_runs: bool) -> Look:
-        at, elections = asyncio.get_running_loop().time(), self.elections
-        locks = {state.name: state for state in await self._locks.list()}
-        leaders = await self._leaders(elections, locks)
-        if before is None or with_runs or _jobs(locks) != _jobs(before.locks):
-            last = await self._locks.last_runs(JOBS_MAX)
+    # --- in the reader's thread --------------------------------------------------------------
+
+    async def _read(
+        self,
+        at: float,
+        before: Look | None,
+        elections: frozenset[str],
+        with_runs: bool,
+        locks: AsyncLocks,
+    ) -> tuple[Look, list[Event]]:
+        """Return a new look, and the events that lead to it from the look before."""
+        names = {state.name: state for state in await locks.list()}
+        leaders = await self._leaders(elections, names, locks)
+        if before is None or with_runs or _jobs(names) != _jobs(before.locks):
+            last = await locks.last_runs(JOBS_MAX)
             runs: Mapping[str, RunState] = {run.name: run for run in last}
         else:
             runs = before.runs
-        return Look(at, locks, runs, leaders, elections)
+        look = Look(at, names, runs, leaders, elections)
+        return look, [] if before is None else [*events(before, look)]
 
     async def _leaders(
-        self, elections: frozenset[str], locks: Mapping[str, LockState]
+        self, elections: frozenset[str], names: Mapping[str, LockState], locks: AsyncLocks
     ) -> dict[str, Leader]:
         """Read the leaders one after the other, on one connection."""
         found = {}
-        for name in sorted(elections & locks.keys()):
-            if locks[name].held and locks[name].readers is None:
-                leader = await self._leader(name, locks[name].fence)
+        for name in sorted(elections & names.keys()):
+            if names[name].held and names[name].readers is None:
+                leader = await self._leader(name, names[name].fence, locks)
                 if leader is not None:
                     found[name] = leader
         return found
 
-    async def _leader(self, name: str, fence: int) -> Leader | None:
+    async def _leader(self, name: str, fence: int, locks: AsyncLocks) -> Leader | None:
         """Return a leader; None if its value cannot be read, which concerns this name only."""
         try:
-            leader = await self._locks.election(name).leader()
+            leader = await locks.election(name).leader()
             if leader is not None:
                 compact(leader.value)
         except (ValueError, RecursionError) as error:

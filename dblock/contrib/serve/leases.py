@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...arguments import NAME_MAX
-from ...errors import NotAcquired
+from ...arguments import FENCE_MAX, NAME_MAX
+from ...errors import NotAcquired, StaleFence
 from .bodies import (
     Body,
     lock_token,
@@ -95,10 +95,13 @@ class Leases:
     async def delete(self, request: Request) -> Response:
         """Release the lease, or by force another's."""
         service, name = self._service, request.path_params["name"]
-        given = query(request, "force", "shared")
+        given = query(request, "force", "fence", "shared")
+        fence = _fence(given.pop("fence", None))
         if any(value != "true" for value in given.values()):
             raise invalid("The parameters force and shared are true, or are left out.")
         if "force" not in given:
+            if fence is not None:
+                raise invalid("The parameter fence is for a release by force.")
             service.rights.check(request, "hold", name)
             token, shared = lock_token(request), "shared" in given
             await service.locks.detached(name, token, shared=shared).release()
@@ -108,7 +111,12 @@ class Leases:
                 raise invalid("Force frees the name with all its shares: leave out shared.")
             if "lock-token" in request.headers:
                 raise invalid("Give either the header Lock-Token or the parameter force.")
-            if not await service.locks.release(name, force=True):
+            try:
+                released = await service.locks.release(name, force=True, fence=fence)
+            except StaleFence as newer:
+                detail = f"Another hold has the name by now. Its fence is {newer.newest}."
+                raise Problem("other-fence", detail, fence=newer.newest) from None
+            if not released:
                 raise Problem("not-found", "No process holds the name.")
         return Response(status_code=204)
 
@@ -134,15 +142,22 @@ class Leases:
     async def list(self, request: Request) -> Response:
         """List the names that are held or waited for, as far as the caller may read them."""
         caller = self._service.rights.caller(request)
-        given = query(request, "prefix", "limit")
-        prefix, limit = given.get("prefix", ""), _limit(given.get("limit"))
-        states = [
-            state
-            for state in await self._service.locks.list()
-            if state.name.startswith(prefix) and caller.may("read", state.name)
-        ]
-        shown = [described(state) for state in states[:limit]]
-        return _json({"leases": shown, "truncated": len(states) > limit})
+        given = query(request, "prefix", "after", "limit")
+        prefix, after = given.get("prefix", ""), given.get("after", "")
+        limit = _limit(given.get("limit"))
+
+        async def listed(locks: AsyncLocks) -> Response:
+            states = [
+                state
+                for state in await locks.list()
+                if state.name.startswith(prefix)
+                and state.name > after
+                and caller.may("read", state.name)
+            ]
+            shown = [described(state) for state in states[:limit]]
+            return _json({"leases": shown, "truncated": len(states) > limit})
+
+        return await self._service.reader.read(listed)
 
 
 def _limit(given: str | None) -> int:
@@ -150,6 +165,14 @@ def _limit(given: str | None) -> int:
         return LISTED
     if not re.fullmatch("[0-9]{1,5}", given) or not 1 <= int(given) <= LISTED_MAX:
         raise invalid(f"The parameter limit is a whole number from 1 to {LISTED_MAX}.")
+    return int(given)
+
+
+def _fence(given: str | None) -> int | None:
+    if given is None:
+        return None
+    if not re.fullmatch("[0-9]{1,19}", given) or not 1 <= int(given) <= FENCE_MAX:
+        raise invalid(f"The parameter fence is a whole number from 1 to {FENCE_MAX}.")
     return int(given)
 
 
@@ -187,8 +210,10 @@ def routes(service: Service) -> list[Route]:
     wait = parameter("Prefer", "header", {"type": "string", "examples": ["wait=10"]})
     token = parameter("Lock-Token", "header", token_field().schema)
     force = parameter("force", "query", {"type": "string", "enum": ["true"]})
+    fence = parameter("fence", "query", {"type": "integer", "minimum": 1, "maximum": FENCE_MAX})
     shared = parameter("shared", "query", {"type": "string", "enum": ["true"]})
     prefix = parameter("prefix", "query", {"type": "string"})
+    after = parameter("after", "query", {"type": "string"})
     limit = parameter(
         "limit",
         "query",
@@ -240,10 +265,11 @@ def routes(service: Service) -> list[Route]:
             PATH,
             leases.delete,
             operation(
-                "Release a lease: with its token, or another's by force.",
-                parameters=[_NAMED, token, force, shared],
+                "Release a lease: with its token, or another's by force. With a fence, only the "
+                "hold that has it is released by force.",
+                parameters=[_NAMED, token, force, fence, shared],
                 answers={204: answer("The token does not hold the name any more.")},
-                problems=(*_HELD, "lost", "not-found", "outcome-unknown"),
+                problems=(*_HELD, "lost", "not-found", "other-fence", "outcome-unknown"),
             ),
         ),
         Route(
@@ -262,8 +288,9 @@ def routes(service: Service) -> list[Route]:
             "/v1/leases",
             leases.list,
             operation(
-                "List the names that are held or waited for, and that the caller may read.",
-                parameters=[prefix, limit],
+                "List the names that are held or waited for, and that the caller may read, sorted. "
+                "If the list is truncated, ask for the names after its last name.",
+                parameters=[prefix, after, limit],
                 answers={200: answer("The states of the names.", LEASES)},
                 problems=_HELD,
             ),

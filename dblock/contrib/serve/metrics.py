@@ -13,6 +13,7 @@ from .routing import Route
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from ...aio import AsyncLocks
     from .service import Service
 
 #: The locks and the jobs that have metrics with their name, at most: each is a time series.
@@ -21,14 +22,17 @@ HEADERS = {"Cache-Control": "no-store"}
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 
 
+async def _text(locks: AsyncLocks) -> str:
+    states, runs = await locks.list(), await locks.last_runs(NAMES_MAX + 1)
+    return exposition(states, runs, NAMES_MAX)
+
+
 def routes(service: Service) -> list[Route]:
     """Return the route of metrics. They name all locks, so they need the right to read all."""
 
     async def get(request: Request) -> Response:
         service.rights.check(request, "read", "")
-        states = await service.locks.list()
-        runs = await service.locks.last_runs(NAMES_MAX + 1)
-        text = exposition(states, runs, NAMES_MAX) + written(service.requests.metrics())
+        text = await service.reader.read(_text) + written(service.requests.metrics())
         return Response(text, media_type=KIND, headers=HEADERS)
 
     described = operation(

@@ -70,6 +70,11 @@ KINDS = {
         "The token does not hold the name.",
         {"reason": {"type": "string", "description": "Why the hold has ended."}},
     ),
+    "other-fence": Kind(
+        412,
+        "The hold with this fence is over, and another hold has the name.",
+        {"fence": {"type": "integer", "description": "The fence of the present hold."}},
+    ),
     "too-large": Kind(413, "The body is too large."),
     "internal": Kind(500, "The service has a defect, or its database cannot do this."),
     "unavailable": Kind(503, "The service or its database cannot serve now."),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...arguments import TTL_LONG, TTL_MIN
 from ...formats.exposition import Metric
+from .reading import Reader
 from .rights import Rights
 
 if TYPE_CHECKING:
@@ -71,3 +72,8 @@ class Service:
     limits: Limits = field(default_factory=Limits)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     requests: RequestCounts = field(default_factory=RequestCounts)
+    #: Reads all names, beside the event loop.
+    reader: Reader = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reader", Reader(self.locks))

@@ -62,8 +62,9 @@ class Client:
     def delete(self, name: str, token: str) -> httpx.Response:
         return self.send("DELETE", path_of(name), headers={"Lock-Token": token})
 
-    def force(self, name: str) -> httpx.Response:
-        return self.send("DELETE", f"{path_of(name)}?force=true")
+    def force(self, name: str, fence: object = None) -> httpx.Response:
+        seen = "" if fence is None else f"&fence={fence}"
+        return self.send("DELETE", f"{path_of(name)}?force=true{seen}")
 
     def show(self, name: str) -> httpx.Response:
         return self.send("GET", path_of(name))

@@ -176,6 +176,18 @@ def test_force_is_true_or_left_out(client: Client, force: str) -> None:
     assert kind_of(answer) == "invalid"
 
 
+@pytest.mark.parametrize("fence", ["", "0", "-1", "1.0", "x", "9" * 19, "9" * 40])
+def test_a_fence_is_a_whole_number(client: Client, fence: str) -> None:
+    answer = client.force("a", fence)
+    assert (answer.status_code, kind_of(answer)) == (400, "invalid")
+    assert "fence" in answer.json()["detail"]
+
+
+def test_a_fence_is_for_force_only(client: Client) -> None:
+    answer = client.send("DELETE", f"{path_of('a')}?fence=1", headers={"Lock-Token": new_token()})
+    assert (answer.status_code, kind_of(answer)) == (400, "invalid")
+
+
 def test_a_release_is_by_token_or_by_force(client: Client) -> None:
     headers = {"Lock-Token": new_token()}
     answer = client.send("DELETE", f"{path_of('a')}?force=true", headers=headers)

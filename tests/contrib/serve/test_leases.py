@@ -152,6 +152,19 @@ def test_by_force_the_name_is_free(client: Client, name: str) -> None:
     assert (again.status_code, kind_of(again)) == (404, "not-found")
 
 
+def test_by_force_only_the_hold_that_the_operator_has_seen(client: Client, name: str) -> None:
+    first, second = new_token(), new_token()
+    seen = client.put(name, first).json()["fence"]
+    client.delete(name, first)
+    newer = client.put(name, second).json()["fence"]
+    refused = client.force(name, seen)
+    assert (refused.status_code, kind_of(refused)) == (412, "other-fence")
+    assert refused.json()["fence"] == newer
+    assert client.patch(name, second).status_code == 200
+    assert client.force(name, newer).status_code == 204
+    assert client.force(name, newer).status_code == 404
+
+
 def test_the_list_has_the_names_with_a_prefix(client: Client, name: str) -> None:
     for number in range(3):
         client.put(f"{name}/{number}", new_token())
@@ -161,6 +174,9 @@ def test_the_list_has_the_names_with_a_prefix(client: Client, name: str) -> None
     assert f"{name}/1" in {one["name"] for one in client.list().json()["leases"]}
     fewer = client.list(prefix=f"{name}/", limit="2").json()
     assert (len(fewer["leases"]), fewer["truncated"]) == (2, True)
+    rest = client.list(prefix=f"{name}/", limit="2", after=fewer["leases"][-1]["name"]).json()
+    assert [one["name"] for one in rest["leases"]] == [f"{name}/2"]
+    assert rest["truncated"] is False
 
 
 @pytest.mark.parametrize("unusual", NAMES, ids=lambda name: repr(name)[:12])

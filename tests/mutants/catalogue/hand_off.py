@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 ENDS = "tests/waiting/test_hand_off_ends.py"
@@ -137,6 +138,15 @@ HAND_OFF = (
         "passes=True",
         f"{HAND_OFFS}::test_released_by_force_it_is_nobodys[threads]",
         dies_in="postgresql forced-under-a-guard:",
+    ),
+    Mutant(
+        "forced-with-another-fence",
+        "who names a fence releases that hold by force, and no newer one",
+        "release.force",
+        "if fence is not None and state.fence != fence:",
+        "if False:",
+        "tests/contract/test_loss.py::test_released_by_force_only_with_the_fence_that_was_seen[threads-postgresql]",
+        beyond=reasons.OPERATOR,
     ),
     Mutant(
         "gives-up-and-has-the-name",

@@ -347,7 +347,7 @@ JOBS = (
         "retry.read",
         "busy=dialect.timeouts.query",
         "busy=0.0",
-        "tests/faults/test_busy_file.py::test_who_looks_waits_for_the_writer[threads-show-look-patient]",
+        "tests/faults/test_busy_file.py::test_who_looks_waits_for_the_writer[threads-show-look_at_slots-patient]",
         beyond="a file without a write-ahead log, which is not simulated",
     ),
 )
