@@ -31,6 +31,7 @@ from tests.servers import (
     ServerMissing,
     execute,
     shared_mariadb,
+    shared_mysql,
     shared_postgresql,
 )
 from tests.servers.hostile import HostileMariaDB, HostilePostgreSQL, as_role
@@ -115,6 +116,12 @@ def postgresql() -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[Server]:
     with find_or_skip(shared_mariadb) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mysql() -> Iterator[Server]:
+    with find_or_skip(shared_mysql) as server:
         yield server
 
 
@@ -231,7 +238,7 @@ class NewDatabase:
     def __call__(
         self, kind: str, *, migrated: bool = False, server: Server | None = None
     ) -> Database:
-        """A new database of a kind (one of KINDS, or "pgbouncer": PostgreSQL through it).
+        """A new database of a kind (one of KINDS, "mysql", or "pgbouncer": PostgreSQL through it).
 
         With a driver of the user's: "postgresql+psycopg2", or another of BORROWED.
         "hostile postgresql" and "hostile mariadb" have settings of :mod:`tests.servers.hostile`,
@@ -250,7 +257,7 @@ class NewDatabase:
         if kind == NODE:
             node = self._request.getfixturevalue("lone_node")
             return self(node.kind, migrated=migrated, server=node)
-        if kind not in (*KINDS, "pgbouncer"):
+        if kind not in (*KINDS, "mysql", "pgbouncer"):
             raise ValueError(f"no such kind of database: {kind}")
         if kind == "sqlite":
             file = self._directory / f"{new_name()}.db"

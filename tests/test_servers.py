@@ -18,6 +18,7 @@ from sqlalchemy.exc import OperationalError
 from tests.conftest import Database, NewDatabase, OwnServers, find_or_skip
 from tests.servers import (
     MariaDB,
+    MySQL,
     NotOwned,
     OwnServer,
     PgBouncer,
@@ -26,6 +27,7 @@ from tests.servers import (
     ServerMissing,
     execute,
     mariadb,
+    mysql,
     postgresql,
     shared_postgresql,
 )
@@ -35,12 +37,12 @@ from tests.support import eventually
 
 ROOT = Path(__file__).parent.parent
 
-own = pytest.mark.parametrize("make", [PostgreSQL, MariaDB])
+own = pytest.mark.parametrize("make", [PostgreSQL, MariaDB, MySQL])
 
 
 def answers(server: Server) -> bool:
     timeouts = {"connect_timeout": 2}
-    if server.kind == "mariadb":
+    if server.kind != "postgresql":
         timeouts["read_timeout"] = 2  # its connect_timeout ends with TCP's part
     try:
         return execute(server.url, "SELECT 1", **timeouts) == [(1,)]
@@ -217,7 +219,11 @@ def test_given_server(own_server: OwnServers, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize(
     ("make", "variable"),
-    [(PostgreSQL, postgresql.PROGRAMS), (MariaDB, mariadb.PROGRAMS)],
+    [
+        (PostgreSQL, postgresql.PROGRAMS),
+        (MariaDB, mariadb.PROGRAMS),
+        (MySQL, mysql.PROGRAMS),
+    ],
 )
 def test_a_folder_without_programs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make: type[OwnServer], variable: str

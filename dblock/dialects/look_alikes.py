@@ -118,7 +118,12 @@ def refusal(one: LookAlike) -> Unsupported:
 
 
 def unreadable(complaint: str) -> Unsupported:
-    """Return the error for a server whose version SQLAlchemy cannot read."""
+    """Return the error for a server whose version SQLAlchemy cannot read or does not accept."""
+    if "is not a MariaDB variant" in complaint:  # the server of a mariadb:// URL
+        return Unsupported(
+            f"SQLAlchemy refuses this server, so dblock cannot use it: {complaint} {_MYSQL}. "
+            "MariaDB, PostgreSQL and SQLite work"
+        )
     known = _known(complaint, "PostgreSQL")
     told = complaint if known is None else f"{known.name}, {known.reason}"
     return Unsupported(

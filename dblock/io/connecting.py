@@ -174,10 +174,18 @@ def detached(pool: Pool) -> Any:
     In a pool of any class a thread may wait while another one connects. A copy of the pool has its
     events, and no such thread.
     """
+    from sqlalchemy.exc import InvalidRequestError
+
     try:
         proxy = pool.recreate().connect()
-    except AssertionError as error:  # SQLAlchemy cannot read the version of the server
+    except (AssertionError, InvalidRequestError) as error:  # SQLAlchemy looked at its version
         raise unreadable(str(error)) from error
+    except RuntimeError as error:  # MySQL's usual login, over a connection without TLS
+        if "'cryptography' package" not in str(error):
+            raise
+        raise Unsupported(
+            f"the driver cannot log in: {error}. pip install cryptography, or connect over TLS"
+        ) from error
     connection = proxy.driver_connection
     proxy.detach()
     return connection

@@ -19,14 +19,19 @@ from sqlalchemy.engine import make_url
 
 from tests.conftest import Database, NewDatabase
 
-ENGINES = {"postgresql": "postgresql", "mariadb": "mysql", "sqlite": "sqlite3"}
+ENGINES = {
+    "postgresql": "postgresql",
+    "mariadb": "mysql",
+    "mysql": "mysql",
+    "sqlite": "sqlite3",
+}
 
 
 def of(database: Database, **more: Any) -> dict[str, Any]:
     """The entry of DATABASES for a database of the tests."""
     url = make_url(database.url)
     options: dict[str, Any] = dict(url.query)
-    if database.kind == "mariadb":
+    if database.kind in ("mariadb", "mysql"):
         options["charset"] = "utf8mb4"
     return {
         "ENGINE": f"django.db.backends.{ENGINES[database.kind]}",

@@ -209,6 +209,15 @@ def test_a_look_alike(new_database: NewDatabase, site: Site) -> None:
             assert lease.held
 
 
+def test_mysql(new_database: NewDatabase, site: Site) -> None:
+    site.use(**of(new_database("mysql")))
+    assert ids(databases=["default"]) == {"dblock.E003"}
+    with pytest.raises(Unsupported, match="this server is MySQL"):
+        locks.lease("a", wait=0).acquire()
+    with pytest.raises(Unsupported, match="this server is MySQL"), transaction.atomic():
+        locks.row("a", wait=0).acquire()
+
+
 def test_check_of_a_pooler(new_database: NewDatabase, site: Site) -> None:
     pooled = new_database("pgbouncer", migrated=True)
     site.use(**of(pooled))
