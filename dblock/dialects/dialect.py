@@ -108,12 +108,14 @@ class Dialect(Values, Migrations, Statements):
         params: dict[str, object] = {}
         for field, write in text.fields:
             value = getattr(command, field)
-            params[field] = value if write is None or value is None else write(self, value)
+            params[field] = value if write is None else write(self, value)
         if found.parameters is not None:
             params |= found.parameters(self, command)
         timeout = found.lock_timeout
         if timeout == "usual":
             timeout = self.patience
+        elif timeout == "patience":
+            timeout = getattr(command, timeout)
         elif callable(timeout):
             timeout = timeout(self, command)
         read = found.read if found.reads is None else partial(found.reads, command)

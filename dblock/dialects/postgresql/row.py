@@ -54,25 +54,12 @@ def _transaction(
     return RowLockState(holder, pid, utc(since), said, bool(replicating))
 
 
-def _row_lock(command: SelectForUpdate, reply: Reply) -> RowOutcome:
+def _row_lock(reply: Reply) -> RowOutcome:
     if not reply.rows:
         return RowOutcome(locked=False)
     newest, fence, *others, open = reply.rows[0]
-    here = _sets_limit(command) and command.borrowed and bool(others[-1])
+    here = bool(others and others[-1])
     return RowOutcome(fence is not None, stale=not newest, closed=not open, here=here)
-
-
-def _sets_limit(command: SelectForUpdate) -> bool:
-    # In a borrowed transaction SKIP LOCKED needs no lock_timeout: there is no setting to restore.
-    return not command.borrowed or command.patience != 0
-
-
-def _limit(dialect: RowStatements, command: SelectForUpdate) -> dict[str, object]:
-    return {"patience": str(milliseconds(command.patience))} if _sets_limit(command) else {}
-
-
-def _patience(dialect: RowStatements, command: SelectForUpdate) -> float | None:
-    return command.patience
 
 
 class RowStatements(WitnessStatements):
@@ -92,7 +79,7 @@ class RowStatements(WitnessStatements):
             WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
             ON CONFLICT (lock_name) DO NOTHING"""
 
-    @statement(SelectForUpdate, reads=_row_lock, parameters=_limit, lock_timeout=_patience)
+    @statement(SelectForUpdate, read=_row_lock, lock_timeout="patience")
     def lock_row(self, command: SelectForUpdate) -> str:
         row = (
             f"SELECT fence FROM {self.lock_table} "
@@ -107,7 +94,7 @@ class RowStatements(WitnessStatements):
                     FOR UPDATE {"SKIP LOCKED" if command.patience == 0 else ""})
                 SELECT {_NEWEST}, locked.fence, EXISTS (TABLE open)
                 FROM (SELECT) AS always LEFT JOIN locked ON true"""
-        if not _sets_limit(command):
+        if command.patience == 0:  # no lock_timeout to set, and so none to restore
             return f"""SELECT true, fence, true FROM {self.lock_table}
                 WHERE lock_name = %(name)s AND {FREE}
                     AND EXISTS ({self.epoch(OPEN)}) AND {self.here}
@@ -174,8 +161,8 @@ class RowStatements(WitnessStatements):
     exact_key = "%(key)s"
     exact_result = "%(result)s"
 
-    def exact(self, text: str) -> object:
-        return text
+    def limit(self, patience: float | None) -> object:
+        return str(milliseconds(patience))
 
     def claim_once(
         self,
