@@ -12,6 +12,7 @@ from sqlalchemy import URL, make_url
 
 from dblock import Locks
 from dblock.dialects import Dialect
+from dblock.protocol.commands import Look
 from dblock.protocol.steps import Query
 
 from .measure import Cycle
@@ -107,7 +108,8 @@ class SameStatements(RawClient):
 
     def refused(self, name: str) -> Cycle:
         """Send the grant for a name that another has, and the look that follows."""
-        grant, look = self.dialect.grant(name, TOKEN, OWNER, 30.0), self.dialect.look(name)
+        grant = self.dialect.grant(name, TOKEN, OWNER, 30.0)
+        look = self.dialect.query(Look((name,)))
 
         def attempt() -> None:
             self.send(grant)

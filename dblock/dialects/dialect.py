@@ -16,19 +16,26 @@ from typing import Any, ClassVar, TypeVar
 
 from ..policy import Timeouts
 from ..protocol import commands
-from ..protocol.commands import Command
+from ..protocol.commands import Command, ListHeld, Look, LookQueued
 from ..protocol.schema_version import Schema
-from ..protocol.state import Found, LockRow, Place, Queued
+from ..protocol.state import Found, Place
 from ..protocol.statements import Statements
 from ..protocol.steps import Query, Reply
 from ..protocol.timing import Timing
 from .adapter import Adapter
 from .migrations import Migrations
 from .replies import read_look, read_rows
-from .statement import Statement, Text, registered
+from .statement import Statement, Text, registered, statement
 from .values import UNPLACED, Values, text
 
 R = TypeVar("R")
+
+
+def _keys(dialect: Dialect, command: Look) -> dict[str, object]:
+    """Return the names as parameters."""
+    if len(command.names) == 1:
+        return {"name": dialect.key(command.names[0])}
+    return {f"name{number}": dialect.key(name) for number, name in enumerate(command.names)}
 
 
 class Dialect(Values, Migrations, Statements):
@@ -101,12 +108,14 @@ class Dialect(Values, Migrations, Statements):
         params: dict[str, object] = {}
         for field, write in text.fields:
             value = getattr(command, field)
-            params[field] = value if write is None or value is None else write(self, value)
+            params[field] = value if write is None else write(self, value)
         if found.parameters is not None:
             params |= found.parameters(self, command)
         timeout = found.lock_timeout
         if timeout == "usual":
             timeout = self.patience
+        elif timeout == "patience":
+            timeout = getattr(command, timeout)
         elif callable(timeout):
             timeout = timeout(self, command)
         read = found.read if found.reads is None else partial(found.reads, command)
@@ -244,41 +253,27 @@ class Dialect(Values, Migrations, Statements):
         """A further condition, which begins with AND: MariaDB's guard row must exist too."""
         return ""
 
-    def look(self, *names: str) -> Query[list[LockRow]]:
-        if len(names) == 1:
-            keys = {"name": self.key(names[0])}
-            where = f"= {self.name_parameter}"
-        else:
-            keys = {f"name{number}": self.key(name) for number, name in enumerate(names)}
-            where = f"IN ({', '.join(map(self.parameter, keys))})"
-        return Query(
-            f"{self._select()} WHERE lock_name {where}{self.complete}",
-            keys,
-            commands.Look(names),
-            self.patience,
-            read=read_rows,
-        )
+    @property
+    def in_order(self) -> str:
+        """Begins a read: a node of a cluster first applies the other nodes' commits."""
+        return ""
 
-    def held(self) -> Query[list[LockRow]]:
+    @statement(Look, read=read_rows, parameters=_keys)
+    def look(self, command: Look) -> str:
+        marks = list(map(self.parameter, _keys(self, command)))
+        where = f"= {marks[0]}" if len(marks) == 1 else f"IN ({', '.join(marks)})"
+        return f"{self.in_order}{self._select()} WHERE lock_name {where}{self.complete}"
+
+    @statement(ListHeld, read=read_rows)
+    def held(self) -> str:
         waited_for = f"SELECT lock_name FROM {self.waiter_table} WHERE {self.lasting}"
-        return Query(
-            f"""{self._select()}
-            WHERE token IS NOT NULL OR lock_name IN ({waited_for}) ORDER BY lock_name""",
-            {},
-            commands.ListHeld(),
-            self.patience,
-            read=read_rows,
-        )
+        return f"""{self._select()}
+            WHERE token IS NOT NULL OR lock_name IN ({waited_for}) ORDER BY lock_name"""
 
-    def look_queued(self, name: str, token: str, ticket: str) -> Query[Queued | None]:
-        return Query(
-            f"""SELECT {self.columns}, {self.position_columns}
-            FROM {self.lock_table} WHERE lock_name = {self.name_parameter}{self.complete}""",
-            {"name": self.key(name), "token": token, "ticket": ticket},
-            commands.LookQueued(name, token, ticket),
-            self.patience,
-            read=read_look,
-        )
+    @statement(LookQueued, read=read_look)
+    def look_queued(self) -> str:
+        return f"""{self.in_order}SELECT {self.columns}, {self.position_columns}
+            FROM {self.lock_table} WHERE lock_name = {self.name_parameter}{self.complete}"""
 
     def _select(self) -> str:
         return f"SELECT {self.columns} FROM {self.lock_table}"

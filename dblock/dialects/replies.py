@@ -63,8 +63,8 @@ def read_record(reply: Reply) -> Record | None:
 
 
 def read_row_lock(reply: Reply) -> RowOutcome:
-    """Read whether the row was locked: then the reply has it."""
-    return RowOutcome(bool(reply.rows))
+    """Read whether the row was locked: then the statement matched it."""
+    return RowOutcome(reply.matched > 0)
 
 
 def read_rows(reply: Reply) -> list[LockRow]:

@@ -18,6 +18,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ..errors import DBLockError, LockLost, OutcomeUnknown
+from .commands import LookQueued
 from .deadline import Deadline
 from .doubt import Doubt
 from .epoch import consult
@@ -277,7 +278,7 @@ class Attempt:
             state, reply = yield from look_from(self.dialect, name, deadline.reach, deadline.now)
             queued = None
         else:
-            query = self.dialect.look_queued(name, self.request.token, ticket)
+            query = self.dialect.query(LookQueued(name, self.request.token, ticket))
             reply = yield from retry_or_raise(
                 self.dialect, query, name, deadline.reach, deadline.now
             )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LockLost
+from .commands import Look
 from .epoch import consult, ended, failed_over
 from .explain import explain
 from .faults import Fault, StatementError
@@ -144,7 +145,7 @@ def _why_not(
 ) -> Procedure[dict[Asked, Renewed]]:
     """Read, in one round trip, why the renewing statement did not find these holds."""
     try:
-        query = dialect.look(*dict.fromkeys(hold.renewal.name for hold in refused))
+        query = dialect.query(Look(tuple(dict.fromkeys(hold.renewal.name for hold in refused))))
         reply = yield Execute(query, within)
     except StatementError as failure:
         return {hold: RenewalFailed(failure) for hold in refused}

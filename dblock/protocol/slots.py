@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from ..errors import DBLockError, LimitMismatch, OutcomeUnknown, Unavailable
 from ..lock_state import counted
 from .attempt import Answer, Attempt, Seen
+from .commands import Create
 from .doubt import Doubt
 from .faults import StatementError
 from .lease import Held, Refused
@@ -171,7 +172,7 @@ class SlotAttempt(Attempt):
             yield from self._write(self.dialect.set_limit(self.name, self.limit, anew=False))
             again = True
         if rowless is not None:  # even if a slot seems free: a guard may block it
-            yield from self._write(self.dialect.create(rowless))
+            yield from self._write(self.dialect.query(Create(rowless)))
             again = True
         if self.dialect.has_witness and (again or self.seen.position.free):
             again = (yield from self._mend_witness()) or (again and not self.closed)

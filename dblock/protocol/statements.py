@@ -10,20 +10,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..lock_state import Leader, RowLockState, WaiterState
+from ..lock_state import Leader, WaiterState
 from . import commands
 from .commands import Command
 from .deadlock import Blocked
 from .state import (
     Found,
     Granted,
-    LockRow,
     NamePage,
     Place,
     Queued,
     Record,
     Renewal,
-    RowOutcome,
     Slots,
     Witness,
 )
@@ -168,14 +166,6 @@ class Statements(ABC):
         and notify the first waiter that can be notified."""
         return self.release(name, token)
 
-    @abstractmethod
-    def look(self, *names: str) -> Query[list[LockRow]]:
-        """Read the rows of names, without waiting."""
-
-    @abstractmethod
-    def held(self) -> Query[list[LockRow]]:
-        """Read the rows of all names that have a token, an expired one too, or have waiters."""
-
     # --- readers that share a hold -----------------------------------------------------------
 
     @abstractmethod
@@ -258,10 +248,6 @@ class Statements(ABC):
     def leave(self, name: str, token: str, ticket: str) -> Query[int]:
         """Remove a waiter from the queue; notify the next waiter if the name is free."""
 
-    @abstractmethod
-    def look_queued(self, name: str, token: str, ticket: str) -> Query[Queued | None]:
-        """Read a name's row as :meth:`look` does, and the ticket's position in the queue."""
-
     def wait_in_server(self, name: str, patience: float) -> Query[bool]:
         """Wait up to ``patience`` seconds for the name's user lock; return whether another session
         had it.
@@ -312,35 +298,11 @@ class Statements(ABC):
     def blocked(self) -> Query[list[Blocked]]:
         """Read all waiters that hold something, each with the fence of the lease it waits for."""
 
-    # --- the row lock and the guard ----------------------------------------------------------
-
-    @abstractmethod
-    def create(self, name: str, *, borrowed: bool = False) -> Query[int]:
-        """Insert the free row of a name, with the floor's fence; no failure if the row exists.
-
-        Only a database with :attr:`one_writer` creates it in a ``borrowed`` transaction.
-        """
+    # --- the row lock ----------------------------------------------------------
 
     def begin(self, patience: float | None) -> tuple[Query[int], ...]:
         """Begin the row lock's own transaction."""
         return (Query("BEGIN", {}, commands.Begin()),)
-
-    @abstractmethod
-    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
-        """Lock a free name's row until the transaction ends.
-
-        ``patience`` is how many seconds the server may wait for other transactions: 0 not at all,
-        None without a limit. In a borrowed transaction no setting outlives the statement. There 0
-        is only for :attr:`skips_locked`, and the reply does not say why the row was not locked.
-        """
-
-    @abstractmethod
-    def guard(self, name: str, token: str, fence: int) -> Query[bool]:
-        """Block every grant of the name until the user's transaction ends; renewals still pass.
-
-        True when no later hold has been granted. The statement does not wait: a session that has
-        the row locked is taking the name.
-        """
 
     # --- calls that are made once ------------------------------------------------------------
 
@@ -357,7 +319,7 @@ class Statements(ABC):
         expired; return the key's record. It is this call's own if it has this call's token.
 
         The statement waits for another transaction's uncommitted record, with ``patience`` as in
-        :meth:`lock_row`. None if another record appeared meanwhile: the caller asks again.
+        :class:`.SelectForUpdate`. None if another record appeared meanwhile: the caller asks again.
         """
 
     @abstractmethod
@@ -399,15 +361,6 @@ class Statements(ABC):
 
         The statement does nothing unless a TTL at least as long is announced. Once a day it drops
         the recorded TTLs that no caller has asked for since the last time.
-        """
-        raise NotImplementedError
-
-    # --- row locks, from outside -------------------------------------------------------------
-
-    def row_locks(self, name: str | None = None) -> Query[dict[str, RowLockState]]:
-        """Read which transactions have locked the rows of names that have no lease.
-
-        On a database that locks a file as a whole, this fails as busy while a transaction writes.
         """
         raise NotImplementedError
 

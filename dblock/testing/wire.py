@@ -13,7 +13,7 @@ from ..dialects.sqlite import SQLite
 from ..dialects.sqlite.adapter import SQLite3
 from ..policy import Timeouts
 from ..protocol import commands
-from ..protocol.commands import Command, Grant, Join, LockRow
+from ..protocol.commands import Command, Grant, Join, SelectForUpdate
 from ..protocol.faults import Fault
 from ..protocol.state import Renewal
 from ..protocol.steps import Query, any_row
@@ -86,7 +86,7 @@ DOES: dict[type[Command[Any]], str] = {
     commands.Join: "acquire",
     commands.JoinReaders: "acquire",
     commands.Attach: "acquire",
-    commands.LockRow: "acquire",
+    commands.SelectForUpdate: "acquire",
     commands.Renew: "renew",
     commands.Release: "release",
     commands.ReleaseAndUnlock: "release",
@@ -121,7 +121,7 @@ class Wired(SQLite3):
     ) -> Answer:
         command = query.command
         loss = self.wire.request(None if command is None else DOES.get(type(command)))
-        if isinstance(command, Grant | Join | LockRow) and self.store.row_of(command.name):
+        if isinstance(command, Grant | Join | SelectForUpdate) and self.store.row_of(command.name):
             answer: Answer = (), 0  # a user's transaction has locked the name
         else:
             answer = send(self._timed(query), within, waits)

@@ -15,6 +15,7 @@ from dblock.dialects.adapter import Answer, Send
 from dblock.dialects.mariadb import MariaDB
 from dblock.dialects.mariadb.adapter import PyMySQL
 from dblock.dialects.mariadb.sender import prepared
+from dblock.protocol.commands import Look
 from dblock.protocol.state import Granted
 from dblock.protocol.steps import Query, Reply
 from tests.conftest import Database, lent
@@ -87,7 +88,7 @@ def test_a_few_holds_prepare_nothing(send: Send) -> None:
 
 def test_other_statements_are_not_prepared(send: Send) -> None:
     for _ in range(3 * THRESHOLD):
-        ask(send, DIALECT.look("looked at"))
+        ask(send, DIALECT.query(Look(("looked at",))))
     assert said(send, "prepare_sql") == 0
 
 

@@ -23,6 +23,7 @@ from dblock import Attempt, DBLockError, OutcomeUnknown, RetryPolicy
 from dblock.dialects import DIALECTS, Dialect
 from dblock.dialects.tickets import TICKET
 from dblock.protocol.acquire import acquire
+from dblock.protocol.commands import Look, LookQueued
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, LeaseRequest, Refused
 from dblock.protocol.row_lock import Locked, lock
@@ -133,9 +134,9 @@ class Clock:
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         place = (0, False, self.now) if self._dialect.can_notify else (0, False)
-        if sql == self._dialect.look("report").sql:
+        if sql == self._dialect.query(Look(("report",))).sql:
             return [HELD]
-        if sql == self._dialect.look_queued("report", "", "").sql:
+        if sql == self._dialect.query(LookQueued("report", "", "")).sql:
             return [(*HELD, *place)]
         if sql == self._dialect.grant("report", "", "", 1.0).sql:
             return []
@@ -308,7 +309,7 @@ def test_a_later_refusal_says_nothing_of_the_try_before() -> None:
     next(protocol)
     step = protocol.throw(StatementError(Fault.DISCONNECTED, "cut"))
     assert isinstance(step, Execute)
-    assert step.query == dialect.look("report")
+    assert step.query == dialect.query(Look(("report",)))
     protocol.send(Reply([], 0, START, START + 0.1))
     with pytest.raises(OutcomeUnknown, match="disk full"):
         protocol.throw(StatementError(Fault.REFUSED, "disk full"))
@@ -322,7 +323,7 @@ def test_a_grant_after_a_lost_reply_may_be_the_earlier_one() -> None:
     while isinstance(step, WaitTurn):
         step = protocol.send(Reply([(None, False)], 0, START, START))
     step = protocol.throw(StatementError(Fault.DISCONNECTED, "cut"))
-    assert step.query == dialect.look("report")
+    assert step.query == dialect.query(Look(("report",)))
     protocol.send(Reply([], 0, START + 5, START + 5))
     with pytest.raises(StopIteration) as stop:
         protocol.send(Reply([(8, 28.0, TOKEN)], 1, START + 6, START + 6))

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import create_engine, make_url
 
 from dblock import Lease, LockLost, Locks
+from dblock.protocol import commands
 from tests.conftest import Database, NewDatabase, OwnServers
 from tests.faults.database import QUEUED
 from tests.faults.proxy import SECONDS, Proxy
@@ -146,12 +147,12 @@ def test_no_statement_of_one_name_reads_the_whole_table(new_database: NewDatabas
             dialect.release(name, token),
             dialect.pass_on(name, token),
             dialect.leave(name, token, ticket),
-            dialect.guard(name, token, 1),
-            dialect.look(name),
-            dialect.look_queued(name, token, ticket),
-            dialect.create(name),
-            dialect.lock_row(name, None, borrowed=False),
-            dialect.lock_row(name, None, borrowed=True),
+            dialect.query(commands.Guard(name, token, 1)),
+            dialect.query(commands.Look((name,))),
+            dialect.query(commands.LookQueued(name, token, ticket)),
+            dialect.query(commands.Create(name)),
+            dialect.query(commands.SelectForUpdate(name, None, borrowed=False)),
+            dialect.query(commands.SelectForUpdate(name, None, borrowed=True)),
         )
     with psycopg.connect(
         make_url(db.url).set(drivername="postgresql").render_as_string(hide_password=False),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dblock import Timeouts
 from dblock.dialects import PostgreSQL
 from dblock.protocol.attempt import Attempt, Seen
+from dblock.protocol.commands import LookQueued
 from dblock.protocol.deadline import Deadline
 from dblock.protocol.doubt import Doubt
 from dblock.protocol.faults import Fault, StatementError
@@ -57,7 +58,7 @@ def believed(attempt: Attempt, passed: Passed) -> Held | Step | None:
 
 def looks(attempt: Attempt, passed: Passed) -> bool:
     """Whether it is the table that is asked."""
-    return believed(attempt, passed) == Execute(DIALECT.look_queued("report", TOKEN, TICKET))
+    return believed(attempt, passed) == Execute(DIALECT.query(LookQueued("report", TOKEN, TICKET)))
 
 
 def test_its_term_began_when_it_was_granted() -> None:

@@ -19,7 +19,6 @@ from dblock.protocol.steps import Query, count
 from tests.protocol.stage import located
 
 ASKED = (Renewal("report", "token", 30.0), Renewal("sales", "other", 5.0))
-OWN, USERS = commands.LockRow("report", False), commands.LockRow("report", True)
 ASKING = ("report", "token", "me", 30.0, "ticket")
 CALL = ("order", "token", "fingerprint", 60.0)
 #: How each statement is asked for, and what it says then.
@@ -73,27 +72,22 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command[Any]] | Com
     ("pass_on", ("report", "token", False), {}, commands.PassOn("report", "token", False)),
     ("look_around", (), {}, commands.LookAround()),
     ("look_around", (), {"borrowed": True}, commands.LookAround()),
-    ("look", ("report",), {}, commands.Look(("report",))),
-    ("look", ("report", "sales"), {}, commands.Look(("report", "sales"))),
-    (
-        "look_queued",
-        ("report", "token", "ticket"),
-        {},
-        commands.LookQueued("report", "token", "ticket"),
-    ),
-    ("held", (), {}, commands.ListHeld()),
+    commands.Look(("report",)),
+    commands.Look(("report", "sales")),
+    commands.LookQueued("report", "token", "ticket"),
+    commands.ListHeld(),
     ("witness", (), {}, commands.ReadWitness()),
     ("write_witness", (), {}, commands.WriteWitness()),
     ("distrust", (30.0,), {}, commands.Distrust(30.0)),
     ("announce_ttl", (30.0,), {}, commands.AnnounceTtl(30.0)),
     ("record_ttl", (30.0,), {}, commands.RecordTtl(30.0)),
-    ("create", ("report",), {}, commands.Create("report")),
-    ("lock_row", ("report", 2.5), {"borrowed": False}, OWN),
-    ("lock_row", ("report", 2.5), {"borrowed": True}, USERS),
-    ("lock_row", ("report", 0.0), {"borrowed": False}, OWN),
-    ("lock_row", ("report", 0.0), {"borrowed": True}, USERS),
-    ("lock_row", ("report", None), {"borrowed": False}, OWN),
-    ("guard", ("report", "token", 7), {}, commands.Guard("report", "token", 7)),
+    commands.Create("report"),
+    commands.SelectForUpdate("report", 2.5, borrowed=False),
+    commands.SelectForUpdate("report", 2.5, borrowed=True),
+    commands.SelectForUpdate("report", 0.0, borrowed=False),
+    commands.SelectForUpdate("report", 0.0, borrowed=True),
+    commands.SelectForUpdate("report", None, borrowed=False),
+    commands.Guard("report", "token", 7),
     ("apply", ("order",), {}, commands.Apply("order")),
     ("unapply", ("order",), {}, commands.Unapply("order")),
     ("gate", ("fences", "report", 7), {}, commands.Gate("report", 7)),
@@ -121,8 +115,8 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command[Any]] | Com
     commands.ListRuns("report", 1, "day"),
     commands.ListLastRuns(5),
     commands.ListHeldRuns(),
-    ("row_locks", (), {}, commands.ListRowLocks(None)),
-    ("row_locks", ("report",), {}, commands.ListRowLocks("report")),
+    commands.ListRowLocks(None),
+    commands.ListRowLocks("report"),
     commands.PruneApplied(5.0),
     commands.PruneOnce(),
     commands.PruneRuns(5.0),
@@ -206,9 +200,9 @@ def test_whether_it_is_durable_is_no_secret_of_its_text(case: Case) -> None:
 def test_how_long_it_waits_is_no_secret_of_its_text(case: Case) -> None:
     dialect, query, command = case.dialect, case.query, case.command
     sql, patience = " ".join(query.sql.split()), query.patience
-    if isinstance(command, commands.LockRow) and dialect.name != "sqlite":
+    if isinstance(command, commands.SelectForUpdate) and dialect.name != "sqlite":
         limit = dialect.longest_patience if dialect.name == "mariadb" else None
-        assert patience == (limit if case.given[1] is None else case.given[1])
+        assert patience == (limit if command.patience is None else command.patience)
     elif isinstance(command, commands.ClaimOnce) and dialect.name != "sqlite":
         limit = dialect.longest_patience if dialect.name == "mariadb" else None
         assert patience == (limit if case.given[-1] is None else case.given[-1])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from ...protocol import commands
-from ...protocol.commands import BeginRun
+from ...protocol.commands import BeginRun, Command, ListRowLocks
 from ...protocol.steps import Query
 from ..adapter import Adapter
 from ..replies import read_fence
@@ -37,6 +38,10 @@ class MariaDB(
     name = "mariadb"
     backends: ClassVar[tuple[str, ...]] = ("mysql", "mariadb")
     driver: ClassVar[type[Adapter]] = PyMySQL
+
+    unsupported: ClassVar[Mapping[type[Command[Any]], str]] = {
+        ListRowLocks: "does not show which transaction has locked a row",
+    }
 
     remaining = REMAINING
     lasting = f"{REMAINING} > 0"

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 
+from ...protocol.commands import Look
 from ...protocol.epoch import ROUNDS
 from ...protocol.state import Renewal
 from ..waiters import WaiterStatements
@@ -337,7 +338,7 @@ END """,
     def _looked(self) -> str:
         """A name's row, for a FROM clause."""
         return (
-            f"({_with(self.look('').sql, name='$1')}) AS l "
+            f"({_with(self.look(Look(('',))), name='$1')}) AS l "
             "(lock_name, fence, token, owner, acquired_at, expires_at, remaining, readers)"
         )
 

@@ -31,7 +31,7 @@ class Take(Command[Granted | None]):
 
 
 class LookQueued(Command[Queued | None]):
-    """Read a name's row, and the ticket's position in the queue."""
+    """Read a name's row as :class:`Look` does, and the ticket's position in the queue."""
 
     name: Name
     token: str
