@@ -7,7 +7,7 @@ import math
 from ...protocol import commands
 from ...protocol.commands import Create, Guard, SelectForUpdate
 from ...protocol.state import Record
-from ...protocol.steps import Query, Reply
+from ...protocol.steps import Query, Reply, any_row
 from ..replies import read_fence, read_record, read_row_lock
 from ..statement import statement
 from ..values import text
@@ -30,7 +30,7 @@ def _guard_limit(dialect: Tables, command: Guard) -> float:
 
 
 def _matched(reply: Reply) -> bool:
-    return reply.matched > 0
+    return any_row(reply) or reply.matched > 0
 
 
 class RowStatements(Tables):
