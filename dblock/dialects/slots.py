@@ -25,7 +25,7 @@ from .values import text
 def slot_parameters(dialect: Dialect, command: GrantSlot) -> dict[str, object]:
     """Return the parameters of a statement that takes a slot: the limit as it is stored, and with
     ``known`` the slot."""
-    limit = {"value": json.dumps(command.limit)}
+    limit: dict[str, object] = {"value": json.dumps(command.limit)}
     return limit | {"slot": dialect.key(_known_slot(command))} if command.known else limit
 
 

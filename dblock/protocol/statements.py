@@ -20,7 +20,6 @@ from .state import (
     LockRow,
     Place,
     Queued,
-    Record,
     Renewal,
     RowOutcome,
     Witness,
@@ -281,32 +280,6 @@ class Statements(ABC):
         True when no later hold has been granted. The statement does not wait: a session that has
         the row locked is taking the name.
         """
-
-    # --- calls that are made once ------------------------------------------------------------
-
-    @abstractmethod
-    def claim_once(
-        self,
-        key: str,
-        token: str,
-        fingerprint: str | None,
-        keep: float,
-        patience: float | None,
-    ) -> Query[Record | None]:
-        """Record a call in the user's transaction, unless the key has a record that has not
-        expired; return the key's record. It is this call's own if it has this call's token.
-
-        The statement waits for another transaction's uncommitted record, with ``patience`` as in
-        :meth:`lock_row`. None if another record appeared meanwhile: the caller asks again.
-        """
-
-    @abstractmethod
-    def finish_once(self, key: str, token: str, result: str) -> Query[int]:
-        """Record the result of a call; no row when its record is gone."""
-
-    @abstractmethod
-    def forget_once(self, key: str, token: str) -> Query[int]:
-        """Delete the record of a call."""
 
     # --- the witness -------------------------------------------------------------------------
 

@@ -74,14 +74,14 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command[Any]] | Com
     ("lock_row", ("report", 0.0), {"borrowed": True}, USERS),
     ("lock_row", ("report", None), {"borrowed": False}, OWN),
     ("guard", ("report", "token", 7), {}, commands.Guard("report", "token", 7)),
-    ("apply", ("order",), {}, commands.Apply("order")),
-    ("unapply", ("order",), {}, commands.Unapply("order")),
-    ("gate", ("fences", "report", 7), {}, commands.Gate("report", 7)),
-    ("claim_once", (*CALL, 2.5), {}, commands.ClaimOnce(*CALL)),
-    ("claim_once", (*CALL, 0.0), {}, commands.ClaimOnce(*CALL)),
-    ("claim_once", (*CALL, None), {}, commands.ClaimOnce(*CALL)),
-    ("finish_once", ("order", "token", "{}"), {}, commands.FinishOnce("order", "token")),
-    ("forget_once", ("order", "token"), {}, commands.ForgetOnce("order", "token")),
+    commands.Apply("order"),
+    commands.Unapply("order"),
+    commands.Gate("fences", "report", 7),
+    commands.ClaimOnce(*CALL, 2.5),
+    commands.ClaimOnce(*CALL, 0.0),
+    commands.ClaimOnce(*CALL, None),
+    commands.FinishOnce("order", "token", "{}"),
+    commands.ForgetOnce("order", "token"),
     (
         "register",
         ("id", "report"),
@@ -186,7 +186,7 @@ def test_how_long_it_waits_is_no_secret_of_its_text(case: Case) -> None:
         assert patience == (limit if case.given[1] is None else case.given[1])
     elif isinstance(command, commands.ClaimOnce) and dialect.name != "sqlite":
         limit = dialect.longest_patience if dialect.name == "mariadb" else None
-        assert patience == (limit if case.given[-1] is None else case.given[-1])
+        assert patience == (limit if command.lock_timeout is None else command.lock_timeout)
     elif isinstance(command, commands.WaitInServer):
         assert patience == case.given[-1]
     elif "'lock_timeout', '" in sql:
