@@ -53,7 +53,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import (
     Annotated,
     Any,
@@ -129,12 +129,8 @@ class Statement(Generic[R]):
         built = dialect.built  # of these tables: settle() gives the dialect another
         sql = key[1] if self.varies else self.build(dialect)
         named = set(re.findall(re.escape(dialect.name_parameter).replace("name", r"(\w+)"), sql))
-        hints = get_type_hints(self.command, include_extras=True)
-        fields = tuple(
-            (field, _writer(type(dialect), hints[field]))
-            for field in self.command._fields
-            if field in named
-        )
+        writers = _writers(dialect.__class__, self.command)
+        fields = tuple((field, write) for field, write in writers.items() if field in named)
         durable = not dialect.lazy or dialect.lazy not in sql
         if len(built) >= _KEPT:
             built.clear()
@@ -211,6 +207,15 @@ def registered(dialect: type) -> dict[type[Command[Any]], Statement[Any]]:
         for found in vars(base).values()
         if isinstance(found, Statement)
     }
+
+
+@cache
+def _writers(
+    dialect: type, command: type[Command[Any]]
+) -> Mapping[str, Callable[[Any, Any], object] | None]:
+    """Return how the dialect writes each field of a command; None if the field is sent as it is."""
+    hints = get_type_hints(command, include_extras=True)
+    return {field: _writer(dialect, hints[field]) for field in command._fields}
 
 
 def _writer(dialect: type, hint: Any) -> Callable[[Any, Any], object] | None:
