@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..protocol.state import Granted, LockRow, Queued, QueuePosition, Record, RowOutcome
-from ..protocol.steps import Reply
+from ..protocol.steps import Reply, any_row
 from .values import text, utc
 
 # The number of :attr:`.Dialect.columns`.
@@ -57,8 +57,8 @@ def read_record(reply: Reply) -> Record | None:
 
 
 def read_row_lock(reply: Reply) -> RowOutcome:
-    """Read whether the row was locked: then the statement matched it."""
-    return RowOutcome(reply.matched > 0)
+    """Read whether the row was locked: then the reply has it, or the statement wrote it."""
+    return RowOutcome(any_row(reply) or reply.matched > 0)
 
 
 def read_rows(reply: Reply) -> list[LockRow]:
