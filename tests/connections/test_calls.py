@@ -23,9 +23,9 @@ pytestmark = pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 db = pytest.fixture(lent)
 
 # For one `with locks.lease(name): pass`. Of psycopg there is none: dblock speaks to libpq.
-CALLS, CALLS_ASYNCIO = 116, 174
+CALLS, CALLS_ASYNCIO = 106, 161
 # For one row lock that begins a transaction of the user's.
-CALLS_BORROWED = 74
+CALLS_BORROWED = 73
 # The asyncio of each version of Python calls its own functions as it likes, and so does SQLAlchemy.
 HERE = str(Path(dblock.__file__).parent)
 WARM, PAIRS = 20, 2

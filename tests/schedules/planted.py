@@ -139,12 +139,12 @@ PLANTED = (
     Planted(
         "cleared_while_used",
         CONNECTIONS,
-        "Connections._keep",
+        "Connections.give",
         "self._idle.append(connection)",
         "pass",
     ),
     Planted(
-        "closed_while_used", CONNECTIONS, "Connections._keep", "self._closed or stale", "stale"
+        "closed_while_used", CONNECTIONS, "Connections.give", "self._closed or stale", "stale"
     ),
     Planted("three_turns", CONNECTIONS, "Connections.drop", "connection.turns.put(None)", "pass"),
     Planted("three_turns", CONNECTIONS, "Connections.give", "turns.put(None)", "pass"),
