@@ -143,9 +143,7 @@ PLANTED = (
         "self._idle.append(connection)",
         "pass",
     ),
-    Planted(
-        "closed_while_used", CONNECTIONS, "Connections.give", "self._closed or stale", "stale"
-    ),
+    Planted("closed_while_used", CONNECTIONS, "Connections.give", "self._closed or stale", "stale"),
     Planted("three_turns", CONNECTIONS, "Connections.drop", "connection.turns.put(None)", "pass"),
     Planted("three_turns", CONNECTIONS, "Connections.give", "turns.put(None)", "pass"),
     Planted("one_cannot_be_made", CONNECTIONS, "Connections.take", "turns.put(None)", "pass"),
