@@ -169,8 +169,7 @@ class Connections:
                 connection = self._idle.pop()
             except IndexError:  # another thread was faster
                 break
-            usable = self._adapter.is_usable(connection.driver)
-            if usable and connection.session.server not in replaced:
+            if not connection.broken() and connection.session.server not in replaced:
                 return connection
             close(connection.driver, self._adapter)
         return None

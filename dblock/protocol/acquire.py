@@ -76,39 +76,31 @@ def acquire(
         can_wait_in_server=can_wait_in_server,
         hot=hot,
     )
-    return (yield from waiting.waiter.during(_wait(attempt, waiting)))
+    try:
+        return (yield from _wait(attempt, waiting))
+    except DBLockError as error:
+        yield from waiting.waiter.failed(error)
+        raise
 
 
 def _wait(attempt: Attempt, waiting: Waiting) -> Procedure[Held | Refused]:
     """Ask until the lease is held, or refused for good; then leave the queue."""
+    begin = waiting.rest if waiting.number else waiting.begin
     try:
-        held = yield from _take(attempt, waiting)
+        going = yield from begin()
+        while going:
+            held = yield from waiting.ask()
+            if held is not None:
+                return held
+            going = yield from waiting.rest()
     except OutcomeUnknown:
         yield from leave(attempt.dialect, attempt.request, attempt.deadline.now)
         raise
     except DBLockError:
         yield from _give_up(attempt)
         raise
-    if held is not None:
-        return held
     refused = yield from _refuse(attempt)
     return (yield from with_row_lock(attempt.dialect, refused, attempt.deadline.now))
-
-
-def _take(attempt: Attempt, waiting: Waiting) -> Procedure[Held | None]:
-    """Ask until the lease is held, or the deadline or the policy ends the wait."""
-    if waiting.number == 0:  # there was no try yet
-        if not (yield from waiting.begin()):
-            yield from attempt.look(None)
-            return None
-        held = yield from waiting.ask()
-        if held is not None:
-            return held
-    while (yield from waiting.rest()):
-        held = yield from waiting.ask()
-        if held is not None:
-            return held
-    return None
 
 
 def _refuse(attempt: Attempt) -> Procedure[Refused]:

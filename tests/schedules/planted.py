@@ -119,7 +119,7 @@ PLANTED = (
     Planted("an_alarm", LOCAL_QUEUE, "LocalQueue.alarm", "waiter.wake()", "pass"),
     # --- the listener
     Planted("two_are_called", LISTENER, "Listener.connect", "self._open or self._con", "self._con"),
-    Planted("two_are_called", NOTIFIER, "Notifier._stop_reading", "other.event.set()", "pass"),
+    Planted("two_are_called", NOTIFIER, "Notifier._stop_reading", "other.call()", "pass"),
     Planted("two_are_called", NOTIFIER, "Notifier._stop_reading", "self._reader = None", "pass"),
     Planted(
         "the_reader_gives_up", NOTIFIER, "Notifier._stop_reading", "call.waits = False", "pass"

@@ -42,4 +42,4 @@ def way_to_wait(
     way = Queueing if attempt.dialect.can_notify else Polling
     if can_wait_in_server and policy.endless and not fair:  # the server keeps only a rough order
         way = ServerWait
-    return way(attempt, policy, waiter, line, fair, hot, number=int(not hot))
+    return way(attempt, attempt.deadline, policy, waiter, line, fair, hot, number=int(not hot))
