@@ -83,10 +83,9 @@ def retry_after(
             replaced = True
         else:
             until = start + (max(patience, busy) if failure.fault is Fault.BUSY else patience)
-            now = (yield Sleep(0)).now  # the failed try took time too
-            if now >= until:
+            if failure.now >= until:
                 raise failure
-            yield Sleep(min(PAUSE, until - now))
+            yield Sleep(min(PAUSE, until - failure.now))
         try:
             yield from end_lost(lost, within)
             return (yield Execute(query, within))

@@ -21,8 +21,8 @@ from ..errors import DBLockError, DeadlockDetected, OutcomeUnknown, QueryTimeout
 from ..lock_state import printable
 from .deadlock import Blocked, find_cycle
 from .faults import Fault, StatementError
-from .retry import AWAY, PASSING, retry
-from .steps import Execute, Procedure, Reply, Sleep, Step
+from .retry import AWAY, PASSING, retry_after
+from .steps import Execute, Procedure, Reply, Step
 
 if TYPE_CHECKING:
     from .statements import Statements
@@ -39,6 +39,8 @@ LEAVING = 0.5
 
 # After these faults a waiter stops trying to register.
 NEVER = frozenset({Fault.SCHEMA, Fault.PRIVILEGE})
+# After these it tries again to delete its row.
+_ANY_MORE = PASSING | {Fault.DISCONNECTED}
 
 
 def _answered(error: DBLockError) -> bool:
@@ -137,7 +139,7 @@ class Waiter:
                 self._judge(query.read(reply))
         except StatementError as failure:
             # A waiter that cannot register still may be granted the lock.
-            now = (yield Sleep(0)).now  # the failed statement took time too
+            now = failure.now
             away = failure.fault in AWAY
             self.next = now + (timing.look_max if away else min(look, timing.look))
             if failure.fault in NEVER:
@@ -193,9 +195,11 @@ class Waiter:
         self._let_another_be_seen()
         if self.id is not None:
             query, self.id, self.next = self.dialect.unregister(self.id), None, -math.inf
-            now = (yield Sleep(0)).now
-            with contextlib.suppress(StatementError):
-                yield from retry(query, LEAVING, now, PASSING | {Fault.DISCONNECTED})
+            try:
+                yield Execute(query)
+            except StatementError as failure:
+                with contextlib.suppress(StatementError):
+                    yield from retry_after(failure, query, LEAVING, failure.now, _ANY_MORE)
 
     def during(self, waiting: Procedure[T]) -> Procedure[T]:
         """Run a procedure that waits, and delete this waiter's row if the procedure fails.

@@ -70,7 +70,7 @@ def unseen(dialect: Dialect) -> Waiter:
             new_id=lambda: TOKEN,
             seen={},
         ),
-        _next=math.inf,
+        next=math.inf,
     )
 
 
