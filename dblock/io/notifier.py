@@ -51,7 +51,7 @@ class Subscription:
         self.server = server  # the server that notifies it
         # Set when the waiter has something to read. Made when another waiter reads for it.
         self.event: Event | None = None
-        self.waits = False  # a waiter waits for the event just now
+        self.waits = False  # a waiter is in wait() just now
         self.woken = False
         self.over = False  # its connection is gone: no notification can come
         self.passed: Passed | None = None  # the hold in the last notification
@@ -63,9 +63,8 @@ class Subscription:
         self.call()
 
     def call(self) -> None:
-        """Set the event of a waiter that waits for it."""
-        if self.waits:
-            assert self.event is not None
+        """Set the waiter's event, if it has one."""
+        if self.event is not None:
             self.event.set()
 
     def hear(self, now: float) -> Passed | None:
@@ -180,16 +179,17 @@ class Notifier:
                 with lock:
                     if call.woken or call.over:
                         break
+                    call.waits = True
                     if self._reader is None:
                         self._reader = call
-                    call.waits = self._reader is not call
-                    if call.waits:
+                    reads = self._reader is call
+                    if not reads:
                         call.event = event = call.event or self._runtime.event()
                         event.clear()
-                if call.waits:
-                    self._runtime.wait(event, left)
-                else:
+                if reads:
                     self._read(call, until)
+                else:
+                    self._runtime.wait(event, left)
         finally:
             self._stop_reading(call)
         return True, call.hear(self._runtime.now())
