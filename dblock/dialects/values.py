@@ -24,6 +24,14 @@ class Values:
         """Return a lock name as the database stores it."""
         return name
 
+    def shift(self, seconds: float) -> object:
+        """Return the parameter of :attr:`~.dialect.Dialect.later`."""
+        return seconds
+
+    def exact(self, text: str) -> object:
+        """Return a text for a parameter of a user's session, whatever its character set is."""
+        return text
+
     def parameter(self, name: str) -> str:
         """Return any parameter in the driver's style."""
         return self.name_parameter.replace("name", name)

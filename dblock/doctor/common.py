@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from ..dialects.values import utc
+from ..protocol.commands import ReadClock
 from ..protocol.faults import Fault, StatementError
 from ..protocol.schema_version import SCHEMA_VERSION, Schema
 from ..protocol.steps import Reply
@@ -67,7 +68,7 @@ def clocks(patient: Patient) -> Iterator[Finding]:
 def look(patient: Patient) -> Look:
     """Read the server's clock."""
     before = clock.now()
-    query = patient.dialect.now()
+    query = patient.dialect.query(ReadClock())
     there = query.read(Reply(patient.ask(query.sql), 1, 0.0, 0.0))
     patient.looks.append(Look(there, before, clock.now()))
     return patient.looks[-1]

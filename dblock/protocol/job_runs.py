@@ -12,6 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import DBLockError
 from ..lock_state import RunState
+from .commands import (
+    BeginRun,
+    EndRun,
+    ForgetRun,
+    ListLastRuns,
+    ListRuns,
+    PruneApplied,
+    PruneOnce,
+    PruneRuns,
+    ReadClock,
+)
 from .inspect import look, taken_over
 from .retry import delete_all, read, retry_or_raise
 from .state import Pruned
@@ -31,7 +42,7 @@ class JobRun(NamedTuple):
 
 def clock(dialect: Statements, patience: float, now: float) -> Procedure[datetime]:
     """Read the database's clock."""
-    query = dialect.now()
+    query = dialect.query(ReadClock())
     return query.read((yield from retry_or_raise(dialect, query, None, patience, now)))
 
 
@@ -42,7 +53,7 @@ def begin(
 
     Raises LockLost when a later hold's run is on record.
     """
-    query = dialect.begin_run(run.name, run.slot, run.fence, owner)
+    query = dialect.query(BeginRun(run.name, run.slot, run.fence, owner))
     reply = yield from retry_or_raise(dialect, query, run.name, patience, now)
     recorded = query.read(reply)
     if recorded > run.fence:
@@ -54,7 +65,7 @@ def end(
     dialect: Statements, run: JobRun, status: int, patience: float, now: float
 ) -> Procedure[None]:
     """Record how a run ended. Raises LockLost when a later hold's run is on record instead."""
-    query = dialect.end_run(run.name, run.slot, run.fence, status)
+    query = dialect.query(EndRun(run.name, run.slot, run.fence, status))
     reply = yield from retry_or_raise(dialect, query, run.name, patience, now)
     if not reply.matched:
         raise (yield from _superseded(dialect, run, "it is not", reply.now))
@@ -82,7 +93,7 @@ def reopen(
     """
     for run in (yield from recorded(dialect, name, 1, now, slot)):
         if run.outcome == "succeeded":
-            query = dialect.forget_run(name, slot, run.fence)
+            query = dialect.query(ForgetRun(name, slot, run.fence))
             yield from retry_or_raise(dialect, query, name, patience, now)
             return True
     return False
@@ -93,13 +104,13 @@ def recorded(
 ) -> Procedure[list[RunState]]:
     """Read up to ``limit`` recorded runs of a name, the latest first; with ``slot``, only the run
     in that slot."""
-    query = dialect.runs(name, limit, slot)
+    query = dialect.query(ListRuns(name, limit, slot))
     return (yield from read(dialect, query, name, now))
 
 
 def last_of_each(dialect: Statements, limit: int, now: float) -> Procedure[list[RunState]]:
     """Read the last run of each name, the latest first: up to ``limit`` names."""
-    query = dialect.last_runs(limit)
+    query = dialect.query(ListLastRuns(limit))
     return (yield from read(dialect, query, None, now))
 
 
@@ -112,7 +123,7 @@ def last(dialect: Statements, name: str, now: float) -> Procedure[RunState | Non
 def prune(dialect: Statements, age: float, patience: float, now: float) -> Procedure[Pruned]:
     """Delete the keys and the runs that are older than ``age`` seconds, and the calls' records that
     have expired; return how many were deleted."""
-    keys = yield from delete_all(dialect, dialect.prune_applied(age), patience, now)
-    keys += yield from delete_all(dialect, dialect.prune_once(), patience, now)
-    runs = yield from delete_all(dialect, dialect.prune_runs(age), patience, now)
+    keys = yield from delete_all(dialect, dialect.query(PruneApplied(age)), patience, now)
+    keys += yield from delete_all(dialect, dialect.query(PruneOnce()), patience, now)
+    runs = yield from delete_all(dialect, dialect.query(PruneRuns(age)), patience, now)
     return Pruned(keys, runs)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LockLost
+from .commands import Look, Renew
 from .epoch import consult, ended, failed_over
 from .explain import explain
 from .faults import Fault, StatementError
@@ -70,7 +71,7 @@ def renew_all(
         batch = batches.pop()
         try:
             yield from end_lost(lost, within)
-            query = dialect.renew(_renewals(batch))
+            query = dialect.query(Renew(_renewals(batch)))
             reply = yield Execute(query, within)
         except StatementError as failure:
             now = failure.now
@@ -107,7 +108,7 @@ def renew_all(
     return [outcomes.get(hold, rest) for hold in asked], now
 
 
-def _renewals(batch: Sequence[Asked]) -> list[Renewal]:
+def _renewals(batch: Sequence[Asked]) -> tuple[Renewal, ...]:
     """Return one renewal for each row, with the longest TTL of the readers that share its hold."""
     longest: dict[tuple[str, str], Renewal] = {}
     for hold in batch:
@@ -115,7 +116,7 @@ def _renewals(batch: Sequence[Asked]) -> list[Renewal]:
         known = longest.setdefault((renewal.name, renewal.token), renewal)
         if known.ttl < renewal.ttl:
             longest[renewal.name, renewal.token] = renewal
-    return list(longest.values())
+    return tuple(longest.values())
 
 
 def _consult(
@@ -149,7 +150,7 @@ def _why_not(
     """Read, in one round trip, why the renewing statement did not find these holds; return the
     time too."""
     try:
-        query = dialect.look(*dict.fromkeys(hold.renewal.name for hold in refused))
+        query = dialect.query(Look(tuple(dict.fromkeys(hold.renewal.name for hold in refused))))
         reply = yield Execute(query, within)
     except StatementError as failure:
         return {hold: RenewalFailed(failure) for hold in refused}, failure.now

@@ -7,31 +7,22 @@ see :mod:`dblock.dialects`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from ..lock_state import Leader, RowLockState, RunState, WaiterState
 from . import commands
-from .deadlock import Blocked
+from .commands import Command
 from .state import (
     Found,
-    Granted,
-    LockRow,
-    NamePage,
     Place,
-    Queued,
     Record,
-    Renewal,
-    RowOutcome,
-    Slots,
-    Witness,
 )
 from .steps import Query
 from .timing import Timing
 
 if TYPE_CHECKING:
     from ..policy import Timeouts
+
+R = TypeVar("R")
 
 
 class Statements(ABC):
@@ -90,6 +81,13 @@ class Statements(ABC):
     def privileges(self, role: str) -> tuple[str, ...]:
         """Return the statements that grant a role its rights, or a sentence that says them."""
 
+    @abstractmethod
+    def query(self, command: Command[R]) -> Query[R]:
+        """Return the statement that asks this database for a command.
+
+        Raises NotImplementedError if the database does not have the command.
+        """
+
     # --- location of the tables --------------------------------------------------------------
 
     @abstractmethod
@@ -110,228 +108,9 @@ class Statements(ABC):
         the place is unknown again, and dblock reads it before the next use.
         """
 
-    # --- the lease ---------------------------------------------------------------------------
-
-    @abstractmethod
-    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
-        """Take the name if it is free, and raise its fence. The statement does not wait, and writes
-        nothing if the name is not free.
-
-        The caller is not in the queue. A free name is reserved for the waiters in its queue first,
-        for the :attr:`grace` of each.
-
-        The statement raises the fence while it has the row locked, so fences grow in the order of
-        the grants.
-        """
-
-    def grant_known(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
-        """As :meth:`grant`, and faster: it may refuse a name without a row or with a queue."""
-        return self.grant(name, token, owner, ttl)
-
-    @abstractmethod
-    def renew(self, asked: Sequence[Renewal]) -> Query[dict[str, int | None]]:
-        """Move the expiries of unexpired holds, without waiting; return the token of each renewed
-        hold with its fence. The fence may be None if there are several holds.
-
-        If one row is locked, the statement either renews the others or fails.
-        """
-
-    @abstractmethod
-    def attach(
-        self, name: str, token: str, new_token: str, owner: str, ttl: float
-    ) -> Query[int | None]:
-        """Move an unexpired hold to another token, without waiting; return its fence.
-
-        None when the token does not hold the name, or while a transaction is guarded with it:
-        transactions that the previous holder has guarded must end before the next holder goes on.
-        """
-
-    @abstractmethod
-    def release(self, name: str, token: str) -> Query[int]:
-        """Free the name if the token holds it; one row when it did.
-
-        On a database whose releases pass names on, this frees the name only if its queue is empty.
-        """
-
-    def pass_on(self, name: str, token: str, passes: bool = True) -> Query[int]:
-        """If the token holds the name, grant the name to the first waiter and notify that waiter;
-        one row when the token held it. If that is impossible, or ``passes`` is false, free the name
-        and notify the first waiter that can be notified."""
-        return self.release(name, token)
-
-    @abstractmethod
-    def look(self, *names: str) -> Query[list[LockRow]]:
-        """Read the rows of names, without waiting."""
-
-    @abstractmethod
-    def held(self) -> Query[list[LockRow]]:
-        """Read the rows of all names that have a token, an expired one too, or have waiters."""
-
-    # --- readers that share a hold -----------------------------------------------------------
-
-    @abstractmethod
-    def join_readers(
-        self, name: str, group: str, token: str, ttl: float, *, ticket: str, past: bool
-    ) -> Query[int]:
-        """Share the unexpired hold with the token ``group``; one row when the reader has joined.
-
-        The hold then lasts for ``ttl`` seconds from now, or until its old expiry if that is later.
-        The statement refuses a reader if other waiters are before its ticket in the queue, or if
-        there are any waiters and the reader has no ticket. With ``past`` it ignores these waiters.
-        If the queue says which waiters are readers, readers do not block each other. The ticket
-        leaves the queue. The statement may wait for the row for a moment.
-        """
-
-    @abstractmethod
-    def leave_readers(self, name: str, group: str, token: str) -> Query[int]:
-        """Stop sharing the hold; one row when the token shared it. The last reader frees the name
-        and notifies the next waiter. It does not pass the name on, since other readers may have
-        open transactions that are guarded with the hold."""
-
-    def call_readers(self, name: str, group: str) -> Query[int]:
-        """Notify the readers in the queue before its first writer, while readers hold the name."""
-        raise NotImplementedError(f"{self.name} calls nobody")
-
-    # --- the slots of a semaphore ------------------------------------------------------------
-
-    @abstractmethod
-    def grant_slot(
-        self,
-        name: str,
-        limit: int,
-        token: str,
-        owner: str,
-        ttl: float,
-        *,
-        turnstile: str,
-        first: int,
-        known: bool = False,
-    ) -> Query[Granted | None]:
-        """Take any free slot that has a row, as :meth:`grant` takes a name; write nothing if no
-        slot is free.
-
-        The statement refuses if the stored limit differs from ``limit``. It also refuses if another
-        token than ``turnstile`` holds the semaphore's turnstile, or waiters are there. It tries the
-        slots in order, from slot ``first + 1`` on, so that callers that begin at different slots do
-        not block each other. With ``known`` it tries slot ``first + 1`` alone, which is faster; it
-        may refuse a slot with a queue, and fail as busy.
-        """
-
-    @abstractmethod
-    def look_at_slots(self, name: str, limit: int) -> Query[Slots]:
-        """Read a semaphore's limit, and the rows of its turnstile and its first ``limit`` slots."""
-
-    @abstractmethod
-    def set_limit(self, name: str, limit: int, *, anew: bool) -> Query[int]:
-        """Write a semaphore's limit. Unless ``anew``, keep the limit that is stored already."""
-
-    # --- waiting -----------------------------------------------------------------------------
-
-    @abstractmethod
-    def join(
-        self, name: str, token: str, owner: str, ttl: float, ticket: str, *, yields: bool = False
-    ) -> Query[Granted | Queued | None]:
-        """Put the ticket into the queue, in the position of an earlier ticket of the same token if
-        there is one. The statement may wait for the row for a moment. On a database without
-        notifications it takes the name if it is the ticket's turn.
-
-        With ``yields`` the ticket does not join while another session waits in the server, since
-        the queue does not show that session. The statement then marks the row, so that no other
-        waiter begins to wait in the server.
-        """
-
-    def take(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
-        """Take the name if it is the turn of the waiter with the token; this may wait a moment for
-        the row."""
-        raise NotImplementedError(f"{self.name} takes a name when it is joined for")
-
-    @abstractmethod
-    def leave(self, name: str, token: str, ticket: str) -> Query[int]:
-        """Remove a waiter from the queue; notify the next waiter if the name is free."""
-
-    @abstractmethod
-    def look_queued(self, name: str, token: str, ticket: str) -> Query[Queued | None]:
-        """Read a name's row as :meth:`look` does, and the ticket's position in the queue."""
-
-    def wait_in_server(self, name: str, patience: float) -> Query[bool]:
-        """Wait up to ``patience`` seconds for the name's user lock; return whether another session
-        had it.
-
-        The session then has the user lock. The statement fails if the user lock or the row stayed
-        busy, or if the row is marked because readers use the name.
-        """
-        raise NotImplementedError(f"{self.name} has no user locks")
-
-    def release_and_unlock(self, name: str, token: str) -> Query[int]:
-        """Free the name as :meth:`release` does, and release its user lock. The session that has
-        the user lock must run this."""
-        raise NotImplementedError(f"{self.name} has no user locks")
-
-    def unlock_all(self) -> Query[int]:
-        """Release all user locks of the session."""
-        raise NotImplementedError(f"{self.name} has no user locks")
-
-    # --- the table of waiters ----------------------------------------------------------------
-
-    @abstractmethod
-    def register(
-        self,
-        id: str,
-        name: str,
-        *,
-        strategy: str,
-        owner: str,
-        waited: float,
-        lasts: float,
-        holds: Mapping[str, int | None],
-    ) -> Query[int]:
-        """Insert a waiter's row, or extend it for ``lasts`` seconds from now."""
-
-    @abstractmethod
-    def unregister(self, id: str) -> Query[int]:
-        """Delete a waiter's row."""
-
-    @abstractmethod
-    def sweep(self) -> Query[int]:
-        """Delete the rows of waiters that have expired, without waiting for other sweeps."""
-
-    @abstractmethod
-    def waiters(self, name: str | None = None) -> Query[dict[str, tuple[WaiterState, ...]]]:
-        """Read the waiters of a name, or of all names."""
-
-    @abstractmethod
-    def blocked(self) -> Query[list[Blocked]]:
-        """Read all waiters that hold something, each with the fence of the lease it waits for."""
-
-    # --- the row lock and the guard ----------------------------------------------------------
-
-    @abstractmethod
-    def create(self, name: str, *, borrowed: bool = False) -> Query[int]:
-        """Insert the free row of a name, with the floor's fence; no failure if the row exists.
-
-        Only a database with :attr:`one_writer` creates it in a ``borrowed`` transaction.
-        """
-
     def begin(self, patience: float | None) -> tuple[Query[int], ...]:
         """Begin the row lock's own transaction."""
         return (Query("BEGIN", {}, commands.Begin()),)
-
-    @abstractmethod
-    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
-        """Lock a free name's row until the transaction ends.
-
-        ``patience`` is how many seconds the server may wait for other transactions: 0 not at all,
-        None without a limit. In a borrowed transaction no setting outlives the statement. There 0
-        is only for :attr:`skips_locked`, and the reply does not say why the row was not locked.
-        """
-
-    @abstractmethod
-    def guard(self, name: str, token: str, fence: int) -> Query[bool]:
-        """Block every grant of the name until the user's transaction ends; renewals still pass.
-
-        True when no later hold has been granted. The statement does not wait: a session that has
-        the row locked is taking the name.
-        """
 
     # --- calls that are made once ------------------------------------------------------------
 
@@ -348,7 +127,7 @@ class Statements(ABC):
         expired; return the key's record. It is this call's own if it has this call's token.
 
         The statement waits for another transaction's uncommitted record, with ``patience`` as in
-        :meth:`lock_row`. None if another record appeared meanwhile: the caller asks again.
+        :class:`.SelectForUpdate`. None if another record appeared meanwhile: the caller asks again.
         """
 
     @abstractmethod
@@ -359,138 +138,6 @@ class Statements(ABC):
     def forget_once(self, key: str, token: str) -> Query[int]:
         """Delete the record of a call."""
 
-    # --- the witness -------------------------------------------------------------------------
-
-    def witness(self) -> Query[Witness | None]:
-        """Read the witness."""
-        raise NotImplementedError
-
-    def write_witness(self) -> Query[int]:
-        """Write a new witness if it is missing; one row when this statement wrote it.
-
-        If the lock table may have lost a lease, the statement begins a new epoch, with a pause of
-        the longest TTL. It shortens a pause that is longer than the longest TTL.
-        """
-        raise NotImplementedError
-
-    def distrust(self, longest: float | None) -> Query[int]:
-        """Make the next caller that reads the witness begin a new epoch, with a pause.
-
-        The pause lasts for ``longest`` seconds, or for the longest TTL if that is None.
-        """
-        raise NotImplementedError
-
-    def announce_ttl(self, ttl: float) -> Query[int]:
-        """Write into the epoch's row, which a failover keeps, that leases with TTLs up to ``ttl``
-        may be granted."""
-        raise NotImplementedError
-
-    def record_ttl(self, ttl: float) -> Query[int]:
-        """Allow grants with TTLs up to ``ttl`` from now on, and record that for after a crash.
-
-        The statement does nothing unless a TTL at least as long is announced. Once a day it drops
-        the recorded TTLs that no caller has asked for since the last time.
-        """
-        raise NotImplementedError
-
-    # --- row locks, from outside -------------------------------------------------------------
-
-    def row_locks(self, name: str | None = None) -> Query[dict[str, RowLockState]]:
-        """Read which transactions have locked the rows of names that have no lease.
-
-        On a database that locks a file as a whole, this fails as busy while a transaction writes.
-        """
-        raise NotImplementedError
-
-    # --- the record of jobs' runs ------------------------------------------------------------
-
-    @abstractmethod
-    def now(self) -> Query[datetime]:
-        """Read the server's clock."""
-
-    @abstractmethod
-    def begin_run(self, name: str, slot: str, fence: int, owner: str) -> Query[int]:
-        """Record that a run begins, unless a run has succeeded in this slot; "" means no slot.
-
-        Return the recorded run's fence: this run's own fence if it may begin. A statement that
-        arrives late, after a later hold's run has begun or this run has ended, changes nothing.
-        """
-
-    @abstractmethod
-    def end_run(self, name: str, slot: str, fence: int, status: int) -> Query[int]:
-        """Record how a run ended; no row when another run is on record by now."""
-
-    @abstractmethod
-    def forget_run(self, name: str, slot: str, fence: int) -> Query[int]:
-        """Delete the record of a run; no row when another run is on record by now."""
-
-    @abstractmethod
-    def runs(self, name: str, limit: int, slot: str | None = None) -> Query[list[RunState]]:
-        """Read up to ``limit`` recorded runs of a name, the latest first; with ``slot``, only the
-        run in that slot."""
-
-    @abstractmethod
-    def last_runs(self, limit: int) -> Query[list[RunState]]:
-        """Read the last run of each name, the latest first: up to ``limit`` names."""
-
-    @abstractmethod
-    def held_runs(self) -> Query[dict[str, RunState]]:
-        """Read the runs under the present leases, by the jobs' names."""
-
-    @abstractmethod
-    def prune_applied(self, age: float) -> Query[int]:
-        """Delete some of the keys that are older than ``age`` seconds, if there are any."""
-
-    @abstractmethod
-    def prune_once(self) -> Query[int]:
-        """Delete some of the calls' records that have expired, if there are any."""
-
-    @abstractmethod
-    def prune_runs(self, age: float) -> Query[int]:
-        """Delete some of the runs that are older than ``age`` seconds, except each name's last."""
-
-    # --- unused names ------------------------------------------------------------------------
-
-    @abstractmethod
-    def look_for_unused(self, after: str, idle: float) -> Query[NamePage | None]:
-        """Read a page of the names that follow ``after``, in order; None if there are no more.
-
-        A name is unused if its queue is empty and no lease has held it for ``idle`` seconds. A name
-        that only row locks have used is unused too.
-        """
-
-    @abstractmethod
-    def raise_floor(self, fence: int) -> Query[int]:
-        """Raise the floor to ``fence`` if it is lower. This commits before any row is deleted: so a
-        statement that finds no row of a name sees the raised floor, and grants a larger fence."""
-
-    @abstractmethod
-    def retire(self, after: str, last: str, fence: int, idle: float) -> Query[int]:
-        """Delete the rows of unused names that follow ``after``, up to ``last``, with fences up to
-        ``fence``. The statement does not wait: a row that is locked stays."""
-
-    @abstractmethod
-    def prune_values(self, age: float) -> Query[int]:
-        """Delete some of the values that are older than ``age`` seconds and whose names have no
-        row, if there are any."""
-
-    # --- a leader's value --------------------------------------------------------------------
-
-    @abstractmethod
-    def write_value(self, name: str, token: str, fence: int, value: str) -> Query[bool]:
-        """Write a name's value if the token holds the name, and notify the name's observers.
-
-        The statement never replaces the value of a later hold, and waits for no lease.
-        """
-
-    @abstractmethod
-    def leader(self, name: str) -> Query[Leader | None]:
-        """Read the holder of a name, and the value that this hold has written."""
-
     def topic(self, name: str) -> str:
         """Return the topic under which the observers of a name are notified."""
-        raise NotImplementedError(f"{self.name} notifies nobody: observers of a name poll")
-
-    def call_observers(self, name: str) -> Query[int]:
-        """Notify the observers of a name, so that they read it again."""
         raise NotImplementedError(f"{self.name} notifies nobody: observers of a name poll")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from .commands import Command, word
+from .commands import Command
 
 R = TypeVar("R")
 
@@ -48,7 +48,7 @@ class Query(NamedTuple, Generic[R]):
 
     sql: str
     params: Mapping[str, Any] | tuple[Any, ...]
-    command: Command | None = None
+    command: Command[Any] | None = None
     patience: float | None = None
     durable: bool = True
     read: Callable[[Reply], R] = count  # type: ignore[assignment] # fits Query[int] alone: tested
@@ -56,7 +56,7 @@ class Query(NamedTuple, Generic[R]):
     @property
     def kind(self) -> str:
         """The word for its command: ``"grant"``, ``"lock_row"``; ``"other"`` without a command."""
-        return "other" if self.command is None else word(type(self.command).__name__)
+        return "other" if self.command is None else self.command.word
 
     def __repr__(self) -> str:
         return f"<Query {self.sql!r}>"  # a token may be among the parameters, and aiosqlite logs it

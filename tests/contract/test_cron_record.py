@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from sqlalchemy import NullPool, create_engine, delete, insert, update
@@ -10,6 +11,7 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.schema import MetaData
 
 from dblock import DBLockError, LockLost, Locks, RunState
+from dblock.protocol.commands import BeginRun, Command, ForgetRun
 from dblock.schema.tables import tables
 from tests.contract.conftest import NewLocks
 from tests.lending import Database
@@ -28,7 +30,7 @@ def below(db: Database) -> Iterator[Engine]:
 
 def begin(locks: Locks, below: Engine, slot: str, fence: int) -> None:
     """What is sent when a run begins, and now only is run by the server."""
-    query = locks._database.dialect.begin_run("a", slot, fence, "late")
+    query = locks._database.dialect.query(BeginRun("a", slot, fence, "late"))
     with below.connect() as connection:
         connection.exec_driver_sql(query.sql, query.params)
 
@@ -100,9 +102,12 @@ def test_a_run_that_another_is_ahead_of_does_not_begin(
     locks: Locks, below: Engine, monkeypatch: pytest.MonkeyPatch, granted: bool
 ) -> None:
     """Of a later hold, or of a lock table whose rows were deleted since."""
-    begin_run, key = locks._database.dialect.begin_run, locks._database.dialect.key("a")
+    query, key = locks._database.dialect.query, locks._database.dialect.key("a")
 
-    def overtaken(name: str, slot: str, fence: int, owner: str) -> object:
+    def overtaken(command: Command[Any]) -> object:
+        if not isinstance(command, BeginRun):
+            return query(command)
+        fence = command.fence
         with below.connect() as connection:
             values = {"lock_name": key, "slot": key, "fence": fence + 1, "owner": "other"}
             clock = TABLE.c.acquired_at
@@ -110,9 +115,9 @@ def test_a_run_that_another_is_ahead_of_does_not_begin(
             connection.execute(insert(RUN).values(values | {"started_at": moment}))
             if granted:
                 connection.execute(update(TABLE).values(fence=fence + 1))
-        return begin_run(name, slot, fence, owner)
+        return query(command)
 
-    monkeypatch.setattr(locks._database.dialect, "begin_run", overtaken)
+    monkeypatch.setattr(locks._database.dialect, "query", overtaken)
     count: list[int] = []
     job = locks.cron("a", once_for="a")(lambda: count.append(1))
     with pytest.raises(LockLost if granted else DBLockError, match="fence"):
@@ -124,7 +129,7 @@ def test_a_run_that_another_is_ahead_of_does_not_begin(
 def test_what_reopens_a_slot_late_does_not_touch_the_next_run(locks: Locks, below: Engine) -> None:
     job = locks.cron("a", once_for="slot")(lambda: "done")
     assert job() == "done"
-    query = locks._database.dialect.forget_run("a", "slot", last(locks).fence)
+    query = locks._database.dialect.query(ForgetRun("a", "slot", last(locks).fence))
     assert locks.reopen("a", "slot")
     assert job() == "done"
     record = last(locks)

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from ...protocol import commands
-from ...protocol.steps import Query
+from ...protocol.commands import (
+    AnnounceTtl,
+    BeginRun,
+    CallObservers,
+    CallReaders,
+    Command,
+    Distrust,
+    ListRowLocks,
+    PassOn,
+    ReadWitness,
+    RecordTtl,
+    Sweep,
+    Take,
+    WriteWitness,
+)
 from ..adapter import Adapter
-from ..dialect import read_fence
+from ..replies import read_fence
 from ..runs import RunStatements
+from ..statement import statement
 from ..waiters import WaiterStatements
 from .adapter import PyMySQL
 from .election import ElectionStatements
@@ -36,6 +51,19 @@ class MariaDB(
     backends: ClassVar[tuple[str, ...]] = ("mysql", "mariadb")
     driver: ClassVar[type[Adapter]] = PyMySQL
 
+    unsupported: ClassVar[Mapping[type[Command[Any]], str]] = {
+        CallReaders: "calls nobody",
+        CallObservers: "notifies nobody: observers of a name poll",
+        Take: "takes a name when it is joined for",
+        PassOn: "passes no name on: a release frees it",
+        ReadWitness: "has no witness",
+        WriteWitness: "has no witness",
+        Distrust: "has no witness",
+        AnnounceTtl: "has no witness",
+        RecordTtl: "has no witness",
+        ListRowLocks: "does not show which transaction has locked a row",
+    }
+
     remaining = REMAINING
     lasting = f"{REMAINING} > 0"
     later = "SYSDATE(6) + INTERVAL {} MICROSECOND"
@@ -49,22 +77,18 @@ class MariaDB(
     def rights(self) -> dict[str, str]:
         return super().rights() | {self.table("guard"): "SELECT, INSERT, UPDATE, DELETE"}
 
-    def sweep(self) -> Query[int]:
+    @statement(Sweep)
+    def sweep(self) -> str:
         # A subquery finds the expired rows without locks: a scan with locks would make the
         # statements of other waiters fail as busy.
         over = f"SELECT id FROM {self.waiter_table} WHERE {REMAINING} <= 0 LIMIT 1000"
-        return Query(
-            f"""DELETE w FROM ({over}) AS expired STRAIGHT_JOIN {self.waiter_table} AS w
-                ON w.id = expired.id""",
-            {},
-            commands.Sweep(),
-            self.patience,
-        )
+        return f"""DELETE w FROM ({over}) AS expired STRAIGHT_JOIN {self.waiter_table} AS w
+                ON w.id = expired.id"""
 
-    def begin_run(self, name: str, slot: str, fence: int, owner: str) -> Query[int]:
+    @statement(BeginRun, read=read_fence)
+    def begin_run(self) -> str:
         key = "lock_name = %(name)s AND slot = %(slot)s"
-        return Query(
-            f"""BEGIN NOT ATOMIC
+        return f"""BEGIN NOT ATOMIC
                 INSERT IGNORE INTO {self.run_table} (lock_name, slot, fence, owner, started_at)
                     VALUES (%(name)s, %(slot)s, %(fence)s, %(owner)s, {self.clock});
                 IF ROW_COUNT() = 0 THEN
@@ -73,9 +97,4 @@ class MariaDB(
                         WHERE {key} AND {self.startable("%(fence)s")};
                 END IF;
                 SELECT fence FROM {self.run_table} WHERE {key};
-            END""",
-            {"name": self.key(name), "slot": self.key(slot), "fence": fence, "owner": owner},
-            commands.BeginRun(name, slot, fence, owner),
-            self.patience,
-            read=read_fence,
-        )
+            END"""

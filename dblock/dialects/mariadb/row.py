@@ -5,15 +5,32 @@ from __future__ import annotations
 import math
 
 from ...protocol import commands
-from ...protocol.state import Record, RowOutcome
-from ...protocol.steps import Query, Reply, any_row
-from ..dialect import read_fence, read_record, read_row_lock
+from ...protocol.commands import Create, Guard, SelectForUpdate
+from ...protocol.state import Record
+from ...protocol.steps import Query, Reply
+from ..replies import read_fence, read_record, read_row_lock
+from ..statement import statement
 from ..values import text
 from .base import Tables
 from .fragments import EXACT, FREE, NEWEST, WRITTEN, in_hex, newest_and
 
 # Seconds. A statement with a shorter limit does not wait at all: it takes about as long to run.
 _WORTH_WAITING = 0.05
+
+
+def _row_limit(dialect: Tables, command: SelectForUpdate) -> float:
+    """Return how long a row lock may wait, in seconds."""
+    patience = command.patience
+    seconds = dialect.longest_patience if patience is None else patience
+    return 0.0 if seconds < _WORTH_WAITING else seconds
+
+
+def _guard_limit(dialect: Tables, command: Guard) -> float:
+    return dialect.longest_patience if dialect.clustered else 0.0
+
+
+def _matched(reply: Reply) -> bool:
+    return reply.matched > 0
 
 
 class RowStatements(Tables):
@@ -30,68 +47,53 @@ class RowStatements(Tables):
             for table in (self.guard_table, self.lock_table)
         )
 
-    def create(self, name: str, *, borrowed: bool = False) -> Query[int]:
-        return Query(
-            f"""BEGIN NOT ATOMIC
+    @statement(Create)
+    def create(self) -> str:
+        return f"""BEGIN NOT ATOMIC
                 DECLARE floor BIGINT DEFAULT 0;
                 DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
                 START TRANSACTION;
                 {self.made}
                 COMMIT;
-            END""",
-            {"name": self.key(name)},
-            commands.Create(name),
-            self.patience,
-        )
+            END"""
 
-    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
+    @statement(SelectForUpdate, read=read_row_lock, lock_timeout=_row_limit)
+    def lock_row(self, command: SelectForUpdate) -> str:
         if self.clustered:
-            return self._write_row(name, patience, borrowed=borrowed)
-        seconds = self.longest_patience if patience is None else patience
-        if seconds < _WORTH_WAITING:
+            return self._write_row(command)
+        seconds = _row_limit(self, command)
+        if seconds == 0:
             # Not SKIP LOCKED: by a unique key 10.11 answers it with error 1180 "Operation not
             # permitted". The error of NOWAIT undoes this statement alone.
-            begin, wait, seconds = NEWEST, "NOWAIT", 0.0
+            begin, wait = NEWEST, "NOWAIT"
         else:
             # The error of max_statement_time does the same. It is exact; WAIT has whole seconds.
             begin = newest_and(f"max_statement_time = {seconds:.3f}")
             wait = f"WAIT {math.ceil(seconds) + 1}"
-        key, here = EXACT, f" AND {self.here_now}" if borrowed else ""
-        if not borrowed:
+        key, here = EXACT, f" AND {self.here_now}" if command.borrowed else ""
+        if not command.borrowed:
             # A check in the statement itself: a subquery locks nothing, and in dblock's own
             # sessions, under READ COMMITTED, it sees the newest rows. So the statement does not
             # lock the row of a held lease.
             key = f"(SELECT lock_name FROM {self.lock_table} WHERE lock_name = {key} AND {FREE})"
-        return Query(
-            f"""{begin}
+        return f"""{begin}
             SELECT STRAIGHT_JOIN l.fence FROM {self.guard_table} AS g
             JOIN {self.lock_table} AS l ON l.lock_name = g.lock_name
             WHERE g.lock_name = {key}
                 AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6)){here}
-            FOR UPDATE {wait}""",
-            in_hex(name),
-            commands.LockRow(name, borrowed),
-            seconds,
-            read=read_row_lock,
-        )
+            FOR UPDATE {wait}"""
 
-    def _write_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
+    def _write_row(self, command: SelectForUpdate) -> str:
         """Lock both rows, and write the guard's. The assignment that changes nothing only locks the
         name's row."""
-        limits, seconds = self._limits(patience)
-        here = f" AND {self.here}" if borrowed else ""
-        return Query(
-            f"""{newest_and(limits)}
+        limits, _ = self._limits(command.patience)
+        here = f" AND {self.here}" if command.borrowed else ""
+        return f"""{newest_and(limits)}
             UPDATE {self.guard_table} AS g STRAIGHT_JOIN {self.lock_table} AS l
                 ON l.lock_name = g.lock_name
             SET {WRITTEN}, l.fence = l.fence
             WHERE g.lock_name = {EXACT}
-                AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6)){here}""",
-            in_hex(name),
-            commands.LockRow(name, borrowed),
-            seconds,
-            read=lambda reply: RowOutcome(reply.matched > 0),
-        )
+                AND (l.token IS NULL OR l.expires_at <= UTC_TIMESTAMP(6)){here}"""
 
     def _limits(self, patience: float | None) -> tuple[str, float]:
         """Return the settings that limit a writing statement's wait, and the limit in seconds."""
@@ -102,30 +104,18 @@ class RowStatements(Tables):
         waits = f"innodb_lock_wait_timeout = {math.ceil(seconds) + 1}"
         return f"{waits}, max_statement_time = {seconds:.3f}", seconds
 
-    def guard(self, name: str, token: str, fence: int) -> Query[bool]:
+    @statement(Guard, read=_matched, lock_timeout=_guard_limit)
+    def guard(self) -> str:
         # This locks the guard's row alone. The caller's next statement checks the lease's token: no
         # grant can come in between.
         if self.clustered:
             # On a cluster another guard of the same lease blocks this one, possibly for long.
-            seconds = self.longest_patience
-            return Query(
-                f"""{newest_and(f"innodb_lock_wait_timeout = {seconds:.0f}")}
+            return f"""{newest_and(f"innodb_lock_wait_timeout = {self.longest_patience:.0f}")}
                 UPDATE {self.guard_table} SET {WRITTEN}
-                WHERE lock_name = {EXACT} AND {self.here}""",
-                in_hex(name),
-                commands.Guard(name, token, fence),
-                seconds,
-                read=lambda reply: reply.matched > 0,
-            )
-        return Query(
-            f"""{NEWEST}
+                WHERE lock_name = {EXACT} AND {self.here}"""
+        return f"""{NEWEST}
             SELECT 1 FROM {self.guard_table} WHERE lock_name = {EXACT} AND {self.here_now}
-            LOCK IN SHARE MODE NOWAIT""",
-            in_hex(name),
-            commands.Guard(name, token, fence),
-            0.0,
-            read=any_row,
-        )
+            LOCK IN SHARE MODE NOWAIT"""
 
     def apply(self, key: str) -> Query[int]:
         return Query(

@@ -6,9 +6,11 @@ from datetime import datetime
 
 from ...lock_state import RowLockState
 from ...protocol import commands
+from ...protocol.commands import Create, Guard, ListRowLocks, SelectForUpdate
 from ...protocol.state import Record, RowOutcome
 from ...protocol.steps import Query, Reply, any_row
-from ..dialect import read_fence, read_record
+from ..replies import read_fence, read_record
+from ..statement import statement
 from ..values import text, utc
 from .fragments import FREE, IS_LIMITED, LAZY, LIMITED, UNLIMITED, milliseconds
 from .witness import OPEN, WitnessStatements
@@ -32,6 +34,47 @@ _LOCKER = (
 )
 
 
+def _row_locks(reply: Reply) -> dict[str, RowLockState]:
+    return {text(name): _transaction(*told) for name, *told in reply.rows}
+
+
+def _transaction(
+    pid: int | None,
+    role: str | bytes | None,
+    application: str | bytes | None,
+    since: datetime | None,
+    statement: str | bytes | None,
+    replicating: bool | None,
+) -> RowLockState:
+    if pid is None:
+        return RowLockState("a transaction")
+    whose = " ".join(text(part) for part in (role, application) if part)
+    said = text(statement) if statement else None
+    holder = f"a transaction of {whose}, pid {pid}"
+    return RowLockState(holder, pid, utc(since), said, bool(replicating))
+
+
+def _row_lock(command: SelectForUpdate, reply: Reply) -> RowOutcome:
+    if not reply.rows:
+        return RowOutcome(locked=False)
+    newest, fence, *others, open = reply.rows[0]
+    here = _sets_limit(command) and command.borrowed and bool(others[-1])
+    return RowOutcome(fence is not None, stale=not newest, closed=not open, here=here)
+
+
+def _sets_limit(command: SelectForUpdate) -> bool:
+    # In a borrowed transaction SKIP LOCKED needs no lock_timeout: there is no setting to restore.
+    return not command.borrowed or command.patience != 0
+
+
+def _limit(dialect: RowStatements, command: SelectForUpdate) -> dict[str, object]:
+    return {"patience": str(milliseconds(command.patience))} if _sets_limit(command) else {}
+
+
+def _patience(dialect: RowStatements, command: SelectForUpdate) -> float | None:
+    return command.patience
+
+
 class RowStatements(WitnessStatements):
     """A guard is ``FOR KEY SHARE``, the lock of a foreign key's check: renewal and release change
     no key, so they pass it; a grant and a row lock take the row ``FOR UPDATE`` first and do not.
@@ -41,74 +84,48 @@ class RowStatements(WitnessStatements):
     sees_row_locks = True
     skips_locked = True
 
-    def create(self, name: str, *, borrowed: bool = False) -> Query[int]:
+    @statement(Create)
+    def create(self) -> str:
         # NOT EXISTS and the floor have to be read in one snapshot: a row with a larger fence may be
         # deleted after the floor was read and before the INSERT.
-        return Query(
-            f"""INSERT INTO {self.lock_table} (lock_name, fence) SELECT %(name)s, {self.floor}
+        return f"""INSERT INTO {self.lock_table} (lock_name, fence) SELECT %(name)s, {self.floor}
             WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
-            ON CONFLICT (lock_name) DO NOTHING""",
-            {"name": name},
-            commands.Create(name),
-        )
+            ON CONFLICT (lock_name) DO NOTHING"""
 
-    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
-        free = (
+    @statement(SelectForUpdate, reads=_row_lock, parameters=_limit, lock_timeout=_patience)
+    def lock_row(self, command: SelectForUpdate) -> str:
+        row = (
             f"SELECT fence FROM {self.lock_table} "
             f"WHERE lock_name = %(name)s AND {FREE} AND EXISTS (TABLE open)"
         )
-        if not borrowed:
+        if not command.borrowed:
             # In dblock's own transaction the settings may last to its end. The transaction changes
             # no data, so its commit need not wait for the disk.
-            return Query(
-                f"""WITH open AS MATERIALIZED ({self.epoch(OPEN)}), locked AS MATERIALIZED ({free}
+            return f"""WITH open AS MATERIALIZED ({self.epoch(OPEN)}), locked AS MATERIALIZED ({row}
                     AND set_config('lock_timeout', %(patience)s, true) IS NOT NULL
                     AND {LAZY} IS NOT NULL
-                    FOR UPDATE {"SKIP LOCKED" if patience == 0 else ""})
+                    FOR UPDATE {"SKIP LOCKED" if command.patience == 0 else ""})
                 SELECT {_NEWEST}, locked.fence, EXISTS (TABLE open)
-                FROM (SELECT) AS always LEFT JOIN locked ON true""",
-                {"name": name, "patience": str(milliseconds(patience))},
-                commands.LockRow(name, borrowed),
-                patience,
-                durable=False,
-                read=_row_lock,
-            )
-        if patience == 0:  # SKIP LOCKED needs no lock_timeout, so there is no setting to restore
-            return Query(
-                f"""SELECT true, fence, true FROM {self.lock_table}
+                FROM (SELECT) AS always LEFT JOIN locked ON true"""
+        if not _sets_limit(command):
+            return f"""SELECT true, fence, true FROM {self.lock_table}
                 WHERE lock_name = %(name)s AND {FREE}
                     AND EXISTS ({self.epoch(OPEN)}) AND {self.here}
-                FOR UPDATE SKIP LOCKED""",
-                {"name": name},
-                commands.LockRow(name, borrowed),
-                patience,
-                read=_row_lock,
-            )
-        return Query(
-            f"""WITH open AS MATERIALIZED ({self.epoch(OPEN)}), {LIMITED},
+                FOR UPDATE SKIP LOCKED"""
+        return f"""WITH open AS MATERIALIZED ({self.epoch(OPEN)}), {LIMITED},
             here AS MATERIALIZED (SELECT WHERE {self.here}), locked AS MATERIALIZED (
-                {free} AND EXISTS (TABLE here) AND {IS_LIMITED} FOR UPDATE
+                {row} AND EXISTS (TABLE here) AND {IS_LIMITED} FOR UPDATE
             )
             SELECT {_NEWEST}, locked.fence,
                 {UNLIMITED}, EXISTS (TABLE here), EXISTS (TABLE open)
-            FROM before LEFT JOIN locked ON true""",
-            {"name": name, "patience": str(milliseconds(patience))},
-            commands.LockRow(name, borrowed),
-            patience,
-            read=_users_row_lock,
-        )
+            FROM before LEFT JOIN locked ON true"""
 
-    def guard(self, name: str, token: str, fence: int) -> Query[bool]:
-        return Query(
-            f"""SELECT fence FROM {self.lock_table}
+    @statement(Guard, read=any_row, lock_timeout=0.0)
+    def guard(self) -> str:
+        return f"""SELECT fence FROM {self.lock_table}
             WHERE lock_name = %(name)s AND fence = %(fence)s AND token = %(token)s
                 AND fence > ({self.epoch()}) AND {self.here}
-            FOR KEY SHARE SKIP LOCKED""",
-            {"name": name, "fence": fence, "token": token},
-            commands.Guard(name, token, fence),
-            0.0,
-            read=any_row,
-        )
+            FOR KEY SHARE SKIP LOCKED"""
 
     def gate(self, table: str, name: str, fence: int) -> Query[int]:
         # A larger fence is written again, unchanged: RETURNING has only rows that were written.
@@ -121,10 +138,10 @@ class RowStatements(WitnessStatements):
             read=read_fence,
         )
 
-    def row_locks(self, name: str | None = None) -> Query[dict[str, RowLockState]]:
-        only = "" if name is None else "AND lock_name = %(name)s"
-        return Query(
-            f"""WITH locked AS MATERIALIZED (
+    @statement(ListRowLocks, read=_row_locks)
+    def row_locks(self, command: ListRowLocks) -> str:
+        only = "" if command.name is None else "AND lock_name = %(name)s"
+        return f"""WITH locked AS MATERIALIZED (
                 SELECT lock_name, xmax AS xid, {_LOCKER} AS locker
                 FROM {self.lock_table} WHERE {FREE} {only}
             ), lockers AS MATERIALIZED (
@@ -142,11 +159,7 @@ class RowStatements(WitnessStatements):
             LEFT JOIN pg_stat_activity AS a ON a.pid = coalesce(
                 x.pid, (SELECT min(pid) FROM lockers HAVING count(*) = 1)
             )
-            WHERE CASE WHEN age(xid) > 0 THEN pg_xact_status(locker) = 'in progress' END""",
-            {} if name is None else {"name": name},
-            commands.ListRowLocks(name),
-            read=_row_locks,
-        )
+            WHERE CASE WHEN age(xid) > 0 THEN pg_xact_status(locker) = 'in progress' END"""
 
     def apply(self, key: str) -> Query[int]:
         return Query(
@@ -214,34 +227,3 @@ class RowStatements(WitnessStatements):
             {"key": key},
             commands.Unapply(key),
         )
-
-
-def _row_locks(reply: Reply) -> dict[str, RowLockState]:
-    return {text(name): _transaction(*told) for name, *told in reply.rows}
-
-
-def _transaction(
-    pid: int | None,
-    role: str | bytes | None,
-    application: str | bytes | None,
-    since: datetime | None,
-    statement: str | bytes | None,
-    replicating: bool | None,
-) -> RowLockState:
-    if pid is None:
-        return RowLockState("a transaction")
-    whose = " ".join(text(part) for part in (role, application) if part)
-    said = text(statement) if statement else None
-    holder = f"a transaction of {whose}, pid {pid}"
-    return RowLockState(holder, pid, utc(since), said, bool(replicating))
-
-
-def _row_lock(reply: Reply) -> RowOutcome:
-    if not reply.rows:
-        return RowOutcome(locked=False)
-    newest, fence, *_, open = reply.rows[0]
-    return RowOutcome(fence is not None, stale=not newest, closed=not open)
-
-
-def _users_row_lock(reply: Reply) -> RowOutcome:
-    return _row_lock(reply)._replace(here=bool(reply.rows and reply.rows[0][-2]))

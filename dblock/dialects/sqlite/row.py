@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from ...lock_state import RowLockState
 from ...protocol import commands
-from ...protocol.state import Record, RowOutcome
+from ...protocol.commands import Create, Guard, ListRowLocks, SelectForUpdate
+from ...protocol.state import Record
 from ...protocol.steps import Query, any_row
-from ..dialect import Dialect, read_fence, read_record, read_row_lock
+from ..dialect import Dialect
+from ..replies import read_fence, read_record, read_row_lock
+from ..statement import statement
 from .fragments import FREE, NOW, SHIFTED, modifier
 
 
@@ -20,14 +22,11 @@ class RowStatements(Dialect):
     looks_itself = True
     sees_row_locks = True
 
-    def create(self, name: str, *, borrowed: bool = False) -> Query[int]:
-        here = self.here if borrowed else "true"
-        return Query(
-            f"""INSERT INTO {self.lock_table} (lock_name, fence) SELECT :name, {self.floor}
-            WHERE {here} ON CONFLICT (lock_name) DO NOTHING""",
-            {"name": name},
-            commands.Create(name),
-        )
+    @statement(Create, lock_timeout=None)
+    def create(self, command: Create) -> str:
+        here = self.here if command.borrowed else "true"
+        return f"""INSERT INTO {self.lock_table} (lock_name, fence) SELECT :name, {self.floor}
+            WHERE {here} ON CONFLICT (lock_name) DO NOTHING"""
 
     def begin(self, patience: float | None) -> tuple[Query[int], ...]:
         limit = self.timeouts.query if patience is None else patience
@@ -37,42 +36,24 @@ class RowStatements(Dialect):
         # another transaction has written.
         return (Query("BEGIN IMMEDIATE", {}, commands.Begin(), limit),)
 
-    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
-        if not borrowed:  # BEGIN IMMEDIATE has locked the file already
-            return Query(
-                f"SELECT fence FROM {self.lock_table} WHERE lock_name = :name AND {FREE}",
-                {"name": name},
-                commands.LockRow(name, borrowed),
-                read=read_row_lock,
-            )
-        return Query(
-            f"""UPDATE {self.lock_table} SET fence = fence
-            WHERE lock_name = :name AND {FREE} AND {self.here} RETURNING fence""",
-            {"name": name},
-            commands.LockRow(name, borrowed),
-            read=read_row_lock,
-        )
+    @statement(SelectForUpdate, read=read_row_lock, lock_timeout=None)
+    def lock_row(self, command: SelectForUpdate) -> str:
+        if not command.borrowed:  # BEGIN IMMEDIATE has locked the file already
+            return f"SELECT fence FROM {self.lock_table} WHERE lock_name = :name AND {FREE}"
+        return f"""UPDATE {self.lock_table} SET fence = fence
+            WHERE lock_name = :name AND {FREE} AND {self.here} RETURNING fence"""
 
-    def guard(self, name: str, token: str, fence: int) -> Query[bool]:
-        return Query(
-            f"""UPDATE {self.lock_table} SET fence = fence
+    @statement(Guard, read=any_row, lock_timeout=None)
+    def guard(self) -> str:
+        return f"""UPDATE {self.lock_table} SET fence = fence
             WHERE lock_name = :name AND fence = :fence AND token = :token AND {self.here}
-            RETURNING fence""",
-            {"name": name, "fence": fence, "token": token},
-            commands.Guard(name, token, fence),
-            read=any_row,
-        )
+            RETURNING fence"""
 
-    def row_locks(self, name: str | None = None) -> Query[dict[str, RowLockState]]:
+    @statement(ListRowLocks, read=lambda reply: {}, lock_timeout=0.0)
+    def row_locks(self) -> str:
         # The UPDATE changes nothing, but needs the file's write lock: it fails while another
         # transaction has that.
-        return Query(
-            f"UPDATE {self.lock_table} SET fence = fence WHERE false",
-            {},
-            commands.ListRowLocks(name),
-            0.0,
-            read=lambda reply: {},
-        )
+        return f"UPDATE {self.lock_table} SET fence = fence WHERE false"
 
     def apply(self, key: str) -> Query[int]:
         return Query(

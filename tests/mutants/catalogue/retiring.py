@@ -38,7 +38,7 @@ RETIRING = (
     Mutant(
         "a-grant-below-the-floor",
         "a new name begins above the floor",
-        "sqlite.lease.LeaseStatements._grant",
+        "sqlite.lease.LeaseStatements.grant",
         "VALUES (:name, {self.floor} + 1,",
         "VALUES (:name, 1,",
         f"{TESTS}::test_fences_grow[threads-sqlite]",

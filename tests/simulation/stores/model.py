@@ -903,7 +903,7 @@ class ModelStore(Store):
         command: Any = query.command
         now = self.clock()
         row = self.tables.waiters.get(command.id) or {
-            **command._asdict(),
+            **dict(zip(command._fields, command, strict=True)),
             "since": now - command.waited,
         }
         holds = json.dumps(command.holds) if command.holds else None

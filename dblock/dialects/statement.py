@@ -1,0 +1,216 @@
+"""How a dialect registers its statement for a command.
+
+A statement is spelled in one place. The command in :mod:`dblock.protocol.commands` has the fields,
+the type of the reply, and the contract as its docstring. A dialect has the SQL, and beside it how
+the reply is read and how long the server may wait. :meth:`~.dialect.Dialect.query` joins the two.
+
+Most statements have one text for a set of tables. Then the method takes ``self`` alone, and runs
+once for each dialect object, and again after :meth:`~.dialect.Dialect.settle`::
+
+    @statement(Take, read=read_grant, lock_timeout=TURN)
+    def take(self) -> str:
+        return f"UPDATE {self.lock_table} SET token = %(token)s WHERE lock_name = %(name)s ..."
+
+On a dialect object the name of such a method is the text: ``self.take`` is a string, and so is
+``super().take`` in an override. If the text depends on values, the method takes the command too;
+it chooses among texts that a ``cached_property`` builds once, where there are few::
+
+    @statement(ListRuns, read=_runs)
+    def runs(self, command: ListRuns) -> str: ...
+
+*Parameters* are the command's fields. A parameter in the text has the value of the field with its
+name; a field that the text does not name is not sent. The field's type says how the database writes
+it: ``Name`` by :meth:`.Values.key`, ``Duration`` by :meth:`.Values.shift`, ``Exact`` by
+:meth:`.Values.exact`. Every other type, and None, is sent as it is. ``parameters`` is a function of
+the dialect and the command; it returns parameters that are no fields, or that replace fields.
+
+*The reply* is the number of rows; else ``read`` reads it, as in :class:`.Query`. ``reads`` takes
+the command before the reply, for a reading that depends on it.
+
+*The lock timeout* is the dialect's :attr:`.Values.patience`. ``lock_timeout`` replaces it: seconds,
+None for the session's own limit, or a function of the dialect and the command.
+
+*Durability* needs no word: a statement whose text contains ``dialect.lazy`` is not durable.
+
+If two classes of a dialect register the same command, the class that comes first in the order of
+inheritance counts. A dialect lists in ``unsupported`` the commands that it does not have.
+
+To convert a statement:
+
+1. Give its command the fields that the text or the lock timeout needs, typed as above. Let the
+   contract of the abstract method in ``protocol/statements.py`` become the command's docstring.
+2. In each dialect, turn the method into a registered one that returns the text. Where a dialect has
+   no such statement, add the command and the reason to its ``unsupported``.
+3. Delete the abstract method. Let every caller call ``dialect.query(Command(...))``.
+4. In ``tests/protocol/test_commands.py``, put the command in the place of its line in STATEMENTS.
+   The golden pages stay as they are. Mend the mutants that name the method or its text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    Self,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
+
+from ..protocol.commands import Command, Encoding
+from ..protocol.steps import Reply, count
+from .values import Values
+
+R = TypeVar("R")
+
+# Texts that a dialect keeps. Most are few; but MariaDB's row lock has its limit in its text.
+_KEPT = 256
+
+#: The method of a dialect that writes a field of this encoding.
+_WRITERS = {Encoding.NAME: "key", Encoding.DURATION: "shift", Encoding.EXACT: "exact"}
+
+#: Functions of the dialect and the command.
+Parameters = Callable[[Any, Any], Mapping[str, object]]
+LockTimeout = Callable[[Any, Any], float | None]
+
+
+class Text(NamedTuple):
+    """A statement's text on one dialect object, and what follows from the text."""
+
+    sql: str
+    #: The fields that are parameters of the text, each with its writer if it has one.
+    fields: tuple[tuple[str, Callable[[Any, Any], object] | None], ...]
+    durable: bool
+
+
+class Statement(Generic[R]):
+    """A registered statement: on a dialect object it is a text."""
+
+    #: Whether the text depends on the command's values.
+    varies = False
+
+    def __init__(self, build: Callable[..., str], asked: Registering[R]) -> None:
+        self.build = build
+        self.command = asked.command
+        self.read, self.reads = asked.read, asked.reads
+        self.lock_timeout, self.parameters = asked.lock_timeout, asked.parameters
+        self.__doc__ = build.__doc__
+
+    @overload
+    def __get__(self, dialect: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, dialect: Any, owner: type) -> str: ...
+    def __get__(self, dialect: Any, owner: type) -> Self | str:
+        if dialect is None:
+            return self
+        built: Mapping[object, Text] = dialect.built
+        return (built.get(self) or self.examine(dialect, self)).sql
+
+    def examine(self, dialect: Any, key: Any) -> Text:
+        """Build the text, or take the text that is in the ``key``; keep it on the dialect."""
+        built = dialect.built  # of these tables: settle() gives the dialect another
+        sql = key[1] if self.varies else self.build(dialect)
+        named = set(re.findall(re.escape(dialect.name_parameter).replace("name", r"(\w+)"), sql))
+        hints = get_type_hints(self.command, include_extras=True)
+        fields = tuple(
+            (field, _writer(type(dialect), hints[field]))
+            for field in self.command._fields
+            if field in named
+        )
+        durable = not dialect.lazy or dialect.lazy not in sql
+        if len(built) >= _KEPT:
+            built.clear()
+        text: Text = built.setdefault(key, Text(sql, fields, durable))
+        return text
+
+
+class Variants(Statement[R]):
+    """A registered statement with several texts: on a dialect object it is a function."""
+
+    varies = True
+
+    @overload  # type: ignore[override]
+    def __get__(self, dialect: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, dialect: Any, owner: type) -> Callable[[Command[R]], str]: ...
+    def __get__(self, dialect: Any, owner: type) -> Self | Callable[[Command[R]], str]:
+        return self if dialect is None else partial(self.build, dialect)
+
+
+@dataclass
+class Registering(Generic[R]):
+    """What a dialect says beside the SQL; as a decorator it registers the method below."""
+
+    command: type[Command[R]]
+    read: Callable[[Reply], R]
+    reads: Callable[[Any, Reply], R] | None
+    lock_timeout: float | Literal["usual"] | LockTimeout | None
+    parameters: Parameters | None
+
+    @overload
+    def __call__(self, build: Callable[[Any], str]) -> Statement[R]: ...
+    @overload
+    def __call__(self, build: Callable[[Any, Any], str]) -> Variants[R]: ...
+    def __call__(self, build: Callable[..., str]) -> Statement[R]:
+        varies = build.__code__.co_argcount == 2
+        return (Variants if varies else Statement)(build, self)
+
+
+class Options(TypedDict, total=False):
+    """What any statement may say."""
+
+    lock_timeout: float | Literal["usual"] | LockTimeout | None
+    parameters: Parameters
+
+
+@overload
+def statement(command: type[Command[int]], **options: Unpack[Options]) -> Registering[int]: ...
+@overload
+def statement(
+    command: type[Command[R]], *, read: Callable[[Reply], R], **options: Unpack[Options]
+) -> Registering[R]: ...
+@overload
+def statement(
+    command: type[Command[R]], *, reads: Callable[[Any, Reply], R], **options: Unpack[Options]
+) -> Registering[R]: ...
+def statement(
+    command: type[Command[Any]],
+    *,
+    read: Callable[[Reply], Any] = count,
+    reads: Callable[[Any, Reply], Any] | None = None,
+    **options: Unpack[Options],
+) -> Registering[Any]:
+    """Register the method below as the statement for a command."""
+    timeout = options.get("lock_timeout", "usual")
+    return Registering(command, read, reads, timeout, options.get("parameters"))
+
+
+def registered(dialect: type) -> dict[type[Command[Any]], Statement[Any]]:
+    """Return the statements of a dialect's class, by their commands."""
+    return {
+        found.command: found
+        for base in reversed(dialect.__mro__)
+        for found in vars(base).values()
+        if isinstance(found, Statement)
+    }
+
+
+def _writer(dialect: type, hint: Any) -> Callable[[Any, Any], object] | None:
+    """Return the dialect's method that writes a field of this type; None if it does nothing."""
+    for part in (hint, *get_args(hint)):
+        if get_origin(part) is Annotated:
+            writes = _WRITERS[part.__metadata__[0]]
+            method: Callable[[Any, Any], object] = getattr(dialect, writes)
+            return None if method is getattr(Values, writes) else method
+    return None

@@ -1,0 +1,39 @@
+"""Transactions and sessions. The connections send these themselves: no dialect registers them."""
+
+from __future__ import annotations
+
+from .command import Command
+
+
+class Begin(Command[int]):
+    """Begin a row lock's own transaction."""
+
+
+class Commit(Command[int]):
+    """Commit a row lock's own transaction, which releases its row locks."""
+
+
+class Rollback(Command[int]):
+    """Roll back a row lock's own transaction."""
+
+
+class Probe(Command[int]):
+    """Check that a row lock's own transaction still exists."""
+
+
+class Savepoint(Command[int]):
+    """Create a savepoint in the user's transaction."""
+
+
+class UndoSavepoint(Command[int]):
+    """Roll back to the savepoint, which releases the rows locked since."""
+
+
+class EndSavepoint(Command[int]):
+    """Release the savepoint."""
+
+
+class EndSession(Command[bool]):
+    """End a session, by the server's own id for it, even while it runs a statement."""
+
+    session: str
