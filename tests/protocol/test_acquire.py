@@ -14,12 +14,14 @@ from dblock.dialects import PostgreSQL
 from dblock.protocol import commands
 from dblock.protocol.acquire import acquire
 from dblock.protocol.commands import Look
+from dblock.protocol.deadline import Deadline
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, LeaseRequest, Refused
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Execute, Procedure, Query, Reply, Sleep, WaitTurn
 from dblock.protocol.term import Term
 from dblock.protocol.waiters import Caller, Waiter
+from dblock.protocol.waiting import WaitOptions
 
 Rows = Sequence[Sequence[Any]]
 
@@ -52,13 +54,8 @@ def test_a_name_that_becomes_free_while_it_is_joined_for_is_tried_for_in_the_sam
     acquiring = acquire(
         DIALECT,
         request,
-        policy,
-        fair=False,
-        start=0.0,
-        wait=None,
-        patience=1.0,
-        line="report",
-        waiter=lambda: waiter,
+        Deadline(0.0, None, 1.0, 0.0),
+        WaitOptions(policy, "report", lambda: waiter),
     )
     said: list[tuple[type[object], Rows]] = [
         (Execute, []),  # refused
@@ -83,13 +80,8 @@ def acquiring_once_lost(end: Query[Any] | None, *ended: Reply) -> Procedure[Held
     acquiring = acquire(
         DIALECT,
         request,
-        RetryPolicy(),
-        fair=False,
-        start=0.0,
-        wait=None,
-        patience=0.0,
-        line="report",
-        waiter=lambda: waiter,
+        Deadline(0.0, None, 0.0, 0.0),
+        WaitOptions(RetryPolicy(), "report", lambda: waiter),
     )
     assert isinstance(next(acquiring), Execute)
     step: object = acquiring.throw(StatementError(Fault.DISCONNECTED, "lost", end=end))
