@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 
 from ..policy import Timeouts
 from ..protocol import commands
-from ..protocol.commands import Command, ListHeld, Look, LookQueued
+from ..protocol.commands import Command, FinishOnce, ForgetOnce, ListHeld, Look, LookQueued
 from ..protocol.schema_version import Schema
 from ..protocol.state import Found, Place
 from ..protocol.statements import Statements
@@ -108,12 +108,14 @@ class Dialect(Values, Migrations, Statements):
         params: dict[str, object] = {}
         for field, write in text.fields:
             value = getattr(command, field)
-            params[field] = value if write is None or value is None else write(self, value)
+            params[field] = value if write is None else write(self, value)
         if found.parameters is not None:
             params |= found.parameters(self, command)
         timeout = found.lock_timeout
         if timeout == "usual":
             timeout = self.patience
+        elif timeout == "patience":
+            timeout = getattr(command, timeout)
         elif callable(timeout):
             timeout = timeout(self, command)
         read = found.read if found.reads is None else partial(found.reads, command)
@@ -308,23 +310,6 @@ class Dialect(Values, Migrations, Statements):
         """The ticket's position, and whether it is its turn."""
         return f"CASE WHEN {self.enqueued} THEN {self.ahead} END, {self.is_available(self.ahead)}"
 
-    # --- the keys of applied changes ---------------------------------------------------------
-
-    @abstractmethod
-    def apply(self, key: str) -> Query[int]:
-        """Record a key, in the user's transaction; it matches no row if the key is recorded."""
-
-    @abstractmethod
-    def unapply(self, key: str) -> Query[int]:
-        """Delete a key that this transaction has recorded."""
-
-    # --- the gates of other databases --------------------------------------------------------
-
-    @abstractmethod
-    def gate(self, table: str, name: str, fence: int) -> Query[int]:
-        """Lock a name's row of the ``table``, in the user's transaction; raise its fence to this
-        one, and return it: the largest fence that has passed."""
-
     # --- calls that are made once ------------------------------------------------------------
 
     #: The time ``keep`` seconds (a parameter) after the clock, in a user's session.
@@ -333,18 +318,12 @@ class Dialect(Values, Migrations, Statements):
     exact_key: ClassVar[str]
     exact_result: ClassVar[str]
 
-    def finish_once(self, key: str, token: str, result: str) -> Query[int]:
-        return Query(
-            f"""UPDATE {self.once_table} SET result = {self.exact_result}
-            WHERE idempotency_key = {self.exact_key} AND token = {self.parameter("token")}""",
-            {"key": self.exact(key), "token": token, "result": self.exact(result)},
-            commands.FinishOnce(key, token),
-        )
+    @statement(FinishOnce, lock_timeout=None)
+    def finish_once(self) -> str:
+        return f"""UPDATE {self.once_table} SET result = {self.exact_result}
+            WHERE idempotency_key = {self.exact_key} AND token = {self.parameter("token")}"""
 
-    def forget_once(self, key: str, token: str) -> Query[int]:
-        return Query(
-            f"""DELETE FROM {self.once_table}
-            WHERE idempotency_key = {self.exact_key} AND token = {self.parameter("token")}""",
-            {"key": self.exact(key), "token": token},
-            commands.ForgetOnce(key, token),
-        )
+    @statement(ForgetOnce, lock_timeout=None)
+    def forget_once(self) -> str:
+        return f"""DELETE FROM {self.once_table}
+            WHERE idempotency_key = {self.exact_key} AND token = {self.parameter("token")}"""

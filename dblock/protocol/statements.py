@@ -14,7 +14,6 @@ from .commands import Command
 from .state import (
     Found,
     Place,
-    Record,
 )
 from .steps import Query
 from .timing import Timing
@@ -111,32 +110,6 @@ class Statements(ABC):
     def begin(self, patience: float | None) -> tuple[Query[int], ...]:
         """Begin the row lock's own transaction."""
         return (Query("BEGIN", {}, commands.Begin()),)
-
-    # --- calls that are made once ------------------------------------------------------------
-
-    @abstractmethod
-    def claim_once(
-        self,
-        key: str,
-        token: str,
-        fingerprint: str | None,
-        keep: float,
-        patience: float | None,
-    ) -> Query[Record | None]:
-        """Record a call in the user's transaction, unless the key has a record that has not
-        expired; return the key's record. It is this call's own if it has this call's token.
-
-        The statement waits for another transaction's uncommitted record, with ``patience`` as in
-        :class:`.SelectForUpdate`. None if another record appeared meanwhile: the caller asks again.
-        """
-
-    @abstractmethod
-    def finish_once(self, key: str, token: str, result: str) -> Query[int]:
-        """Record the result of a call; no row when its record is gone."""
-
-    @abstractmethod
-    def forget_once(self, key: str, token: str) -> Query[int]:
-        """Delete the record of a call."""
 
     def topic(self, name: str) -> str:
         """Return the topic under which the observers of a name are notified."""

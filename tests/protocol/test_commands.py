@@ -62,14 +62,14 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command[Any]] | Com
     commands.SelectForUpdate("report", 0.0, borrowed=True),
     commands.SelectForUpdate("report", None, borrowed=False),
     commands.Guard("report", "token", 7),
-    ("apply", ("order",), {}, commands.Apply("order")),
-    ("unapply", ("order",), {}, commands.Unapply("order")),
-    ("gate", ("fences", "report", 7), {}, commands.Gate("report", 7)),
-    ("claim_once", (*CALL, 2.5), {}, commands.ClaimOnce(*CALL)),
-    ("claim_once", (*CALL, 0.0), {}, commands.ClaimOnce(*CALL)),
-    ("claim_once", (*CALL, None), {}, commands.ClaimOnce(*CALL)),
-    ("finish_once", ("order", "token", "{}"), {}, commands.FinishOnce("order", "token")),
-    ("forget_once", ("order", "token"), {}, commands.ForgetOnce("order", "token")),
+    commands.Apply("order"),
+    commands.Unapply("order"),
+    commands.Gate("fences", "report", 7),
+    commands.ClaimOnce(*CALL, 2.5),
+    commands.ClaimOnce(*CALL, 0.0),
+    commands.ClaimOnce(*CALL, None),
+    commands.FinishOnce("order", "token", "{}"),
+    commands.ForgetOnce("order", "token"),
     commands.Register("id", "report", "row", "me", 1.0, 2.0, {"sales": 3}),
     commands.Unregister("id"),
     commands.Sweep(),
@@ -170,7 +170,7 @@ def test_how_long_it_waits_is_no_secret_of_its_text(case: Case) -> None:
         assert patience == (limit if command.patience is None else command.patience)
     elif isinstance(command, commands.ClaimOnce) and dialect.name != "sqlite":
         limit = dialect.longest_patience if dialect.name == "mariadb" else None
-        assert patience == (limit if case.given[-1] is None else case.given[-1])
+        assert patience == (limit if command.lock_timeout is None else command.lock_timeout)
     elif isinstance(command, commands.WaitInServer):
         assert patience == command.patience
     elif "'lock_timeout', '" in sql:

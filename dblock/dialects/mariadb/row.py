@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 from ...protocol import commands
-from ...protocol.commands import Create, Guard, SelectForUpdate
-from ...protocol.state import Record
-from ...protocol.steps import Query, Reply
+from ...protocol.commands import Apply, ClaimOnce, Create, Gate, Guard, SelectForUpdate, Unapply
+from ...protocol.steps import Query, Reply, any_row
 from ..replies import read_fence, read_record, read_row_lock
 from ..statement import statement
 from ..values import text
@@ -30,7 +29,11 @@ def _guard_limit(dialect: Tables, command: Guard) -> float:
 
 
 def _matched(reply: Reply) -> bool:
-    return reply.matched > 0
+    return any_row(reply) or reply.matched > 0
+
+
+def _key(_: Tables, command: Apply | Unapply) -> dict[str, str]:
+    return in_hex(command.key)
 
 
 class RowStatements(Tables):
@@ -117,14 +120,11 @@ class RowStatements(Tables):
             SELECT 1 FROM {self.guard_table} WHERE lock_name = {EXACT} AND {self.here_now}
             LOCK IN SHARE MODE NOWAIT"""
 
-    def apply(self, key: str) -> Query[int]:
-        return Query(
-            f"""{NEWEST}
+    @statement(Apply, lock_timeout=None, parameters=_key)
+    def apply(self) -> str:
+        return f"""{NEWEST}
             INSERT IGNORE INTO {self.applied_table} (idempotency_key, applied_at)
-            SELECT {EXACT}, UTC_TIMESTAMP(6) FROM DUAL WHERE {self.here}""",
-            in_hex(key),
-            commands.Apply(key),
-        )
+            SELECT {EXACT}, UTC_TIMESTAMP(6) FROM DUAL WHERE {self.here}"""
 
     kept_until = "UTC_TIMESTAMP(6) + INTERVAL %(keep)s SECOND"
     exact_key = "UNHEX(%(key)s)"
@@ -133,15 +133,13 @@ class RowStatements(Tables):
     def exact(self, text: str) -> object:
         return text.encode().hex()
 
-    def claim_once(
-        self,
-        key: str,
-        token: str,
-        fingerprint: str | None,
-        keep: float,
-        patience: float | None,
-    ) -> Query[Record | None]:
-        limits, seconds = self._limits(patience)
+    @statement(
+        ClaimOnce,
+        read=read_record,
+        lock_timeout=lambda dialect, command: dialect._limits(command.lock_timeout)[1],
+    )
+    def claim_once(self, command: ClaimOnce) -> str:
+        limits, _ = self._limits(command.lock_timeout)
         # MariaDB sets the columns in order, so the expiry, which the condition reads, comes last.
         # Not INSERT IGNORE: that takes a shared lock on a record that exists, and if two
         # transactions have one, neither can replace the record.
@@ -149,37 +147,24 @@ class RowStatements(Tables):
             f"{column} = IF(expires_at <= UTC_TIMESTAMP(6), VALUES({column}), {column})"
             for column in ("token", "fingerprint", "result", "made_at", "expires_at")
         )
-        return Query(
-            f"""{newest_and(limits)}
+        return f"""{newest_and(limits)}
             INSERT INTO {self.once_table}
             (idempotency_key, token, fingerprint, result, made_at, expires_at)
             SELECT {self.exact_key}, %(token)s, %(fingerprint)s, NULL,
                 UTC_TIMESTAMP(6), {self.kept_until} FROM DUAL WHERE {self.here}
             ON DUPLICATE KEY UPDATE {changes}
-            RETURNING token, fingerprint, result""",
-            {"key": self.exact(key), "token": token, "fingerprint": fingerprint, "keep": keep},
-            commands.ClaimOnce(key, token, fingerprint, keep),
-            seconds,
-            read=read_record,
-        )
+            RETURNING token, fingerprint, result"""
 
-    def unapply(self, key: str) -> Query[int]:
-        return Query(
-            f"DELETE FROM {self.applied_table} WHERE idempotency_key = {EXACT}",
-            in_hex(key),
-            commands.Unapply(key),
-        )
+    @statement(Unapply, lock_timeout=None, parameters=_key)
+    def unapply(self) -> str:
+        return f"DELETE FROM {self.applied_table} WHERE idempotency_key = {EXACT}"
 
-    def gate(self, table: str, name: str, fence: int) -> Query[int]:
-        return Query(
-            f"""{NEWEST}
-            INSERT INTO {table} (name, fence) VALUES ({EXACT}, %(fence)s)
+    @statement(Gate, read=read_fence, lock_timeout=None)
+    def gate(self, command: Gate) -> str:
+        return f"""{NEWEST}
+            INSERT INTO {command.table} (name, fence) VALUES ({EXACT}, %(fence)s)
             ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))
-            RETURNING fence""",
-            {**in_hex(name), "fence": fence},
-            commands.Gate(name, fence),
-            read=read_fence,
-        )
+            RETURNING fence"""
 
 
 def _temporary(reply: Reply) -> str | None:

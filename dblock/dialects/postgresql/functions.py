@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 
-from ...protocol.commands import Look
+from ...protocol.commands import Gate, Look
 from ...protocol.epoch import ROUNDS
 from ..waiters import WaiterStatements
 from . import function_checks as check
@@ -322,7 +322,7 @@ END """,
             f"""
 #variable_conflict use_column
 BEGIN{check.NAME}{check.FENCE}
-    {_with(self.gate(self._named("fence"), "", 0).sql, name="$1", fence="$2")} INTO newest;
+    {_with(self.gate(Gate(self._named("fence"), "", 0)), name="$1", fence="$2")} INTO newest;
     IF newest > $2 THEN
         RAISE EXCEPTION USING ERRCODE = '{check.STALE_FENCE}',
             MESSAGE = format('fence %s of %L is stale: fence %s has passed, so another process has '

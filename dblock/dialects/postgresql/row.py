@@ -5,10 +5,18 @@ from __future__ import annotations
 from datetime import datetime
 
 from ...lock_state import RowLockState
-from ...protocol import commands
-from ...protocol.commands import Create, Guard, ListRowLocks, SelectForUpdate
-from ...protocol.state import Record, RowOutcome
-from ...protocol.steps import Query, Reply, any_row
+from ...protocol.commands import (
+    Apply,
+    ClaimOnce,
+    Create,
+    Gate,
+    Guard,
+    ListRowLocks,
+    SelectForUpdate,
+    Unapply,
+)
+from ...protocol.state import RowOutcome
+from ...protocol.steps import Reply, any_row
 from ..replies import read_fence, read_record
 from ..statement import statement
 from ..values import text, utc
@@ -54,25 +62,12 @@ def _transaction(
     return RowLockState(holder, pid, utc(since), said, bool(replicating))
 
 
-def _row_lock(command: SelectForUpdate, reply: Reply) -> RowOutcome:
+def _row_lock(reply: Reply) -> RowOutcome:
     if not reply.rows:
         return RowOutcome(locked=False)
     newest, fence, *others, open = reply.rows[0]
-    here = _sets_limit(command) and command.borrowed and bool(others[-1])
+    here = bool(others and others[-1])
     return RowOutcome(fence is not None, stale=not newest, closed=not open, here=here)
-
-
-def _sets_limit(command: SelectForUpdate) -> bool:
-    # In a borrowed transaction SKIP LOCKED needs no lock_timeout: there is no setting to restore.
-    return not command.borrowed or command.patience != 0
-
-
-def _limit(dialect: RowStatements, command: SelectForUpdate) -> dict[str, object]:
-    return {"patience": str(milliseconds(command.patience))} if _sets_limit(command) else {}
-
-
-def _patience(dialect: RowStatements, command: SelectForUpdate) -> float | None:
-    return command.patience
 
 
 class RowStatements(WitnessStatements):
@@ -92,7 +87,7 @@ class RowStatements(WitnessStatements):
             WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
             ON CONFLICT (lock_name) DO NOTHING"""
 
-    @statement(SelectForUpdate, reads=_row_lock, parameters=_limit, lock_timeout=_patience)
+    @statement(SelectForUpdate, read=_row_lock, lock_timeout="patience")
     def lock_row(self, command: SelectForUpdate) -> str:
         row = (
             f"SELECT fence FROM {self.lock_table} "
@@ -107,7 +102,7 @@ class RowStatements(WitnessStatements):
                     FOR UPDATE {"SKIP LOCKED" if command.patience == 0 else ""})
                 SELECT {_NEWEST}, locked.fence, EXISTS (TABLE open)
                 FROM (SELECT) AS always LEFT JOIN locked ON true"""
-        if not _sets_limit(command):
+        if command.patience == 0:  # no lock_timeout to set, and so none to restore
             return f"""SELECT true, fence, true FROM {self.lock_table}
                 WHERE lock_name = %(name)s AND {FREE}
                     AND EXISTS ({self.epoch(OPEN)}) AND {self.here}
@@ -127,16 +122,12 @@ class RowStatements(WitnessStatements):
                 AND fence > ({self.epoch()}) AND {self.here}
             FOR KEY SHARE SKIP LOCKED"""
 
-    def gate(self, table: str, name: str, fence: int) -> Query[int]:
+    @statement(Gate, read=read_fence)
+    def gate(self, command: Gate) -> str:
         # A larger fence is written again, unchanged: RETURNING has only rows that were written.
-        return Query(
-            f"""INSERT INTO {table} AS seen (name, fence) VALUES (%(name)s, %(fence)s)
+        return f"""INSERT INTO {command.table} AS seen (name, fence) VALUES (%(name)s, %(fence)s)
             ON CONFLICT (name) DO UPDATE SET fence = greatest(seen.fence, excluded.fence)
-            RETURNING fence""",
-            {"name": name, "fence": fence},
-            commands.Gate(name, fence),
-            read=read_fence,
-        )
+            RETURNING fence"""
 
     @statement(ListRowLocks, read=_row_locks)
     def row_locks(self, command: ListRowLocks) -> str:
@@ -161,30 +152,26 @@ class RowStatements(WitnessStatements):
             )
             WHERE CASE WHEN age(xid) > 0 THEN pg_xact_status(locker) = 'in progress' END"""
 
-    def apply(self, key: str) -> Query[int]:
-        return Query(
-            f"""INSERT INTO {self.applied_table} (idempotency_key, applied_at)
+    @statement(Apply)
+    def apply(self) -> str:
+        return f"""INSERT INTO {self.applied_table} (idempotency_key, applied_at)
             SELECT %(key)s, clock_timestamp() WHERE {self.here}
-            ON CONFLICT (idempotency_key) DO NOTHING""",
-            {"key": key},
-            commands.Apply(key),
-        )
+            ON CONFLICT (idempotency_key) DO NOTHING"""
 
     kept_until = "clock_timestamp() + pg_catalog.make_interval(secs => %(keep)s)"
     exact_key = "%(key)s"
     exact_result = "%(result)s"
 
-    def exact(self, text: str) -> object:
-        return text
+    def limit(self, patience: float | None) -> object:
+        return str(milliseconds(patience))
 
-    def claim_once(
-        self,
-        key: str,
-        token: str,
-        fingerprint: str | None,
-        keep: float,
-        patience: float | None,
-    ) -> Query[Record | None]:
+    @statement(
+        ClaimOnce,
+        read=read_record,
+        lock_timeout=lambda _, command: command.lock_timeout,
+        parameters=lambda _, command: {"patience": str(milliseconds(command.lock_timeout))},
+    )
+    def claim_once(self) -> str:
         changes = ", ".join(
             f"{column} = excluded.{column}"
             for column in ("token", "fingerprint", "result", "made_at", "expires_at")
@@ -192,8 +179,7 @@ class RowStatements(WitnessStatements):
         # It reads first, so that a repeated call locks and writes nothing. A record that is newer
         # than the statement's snapshot is neither read nor written: the reply is empty, and the
         # next statement sees the record.
-        return Query(
-            f"""WITH {LIMITED}, here AS MATERIALIZED (SELECT WHERE {self.here}
+        return f"""WITH {LIMITED}, here AS MATERIALIZED (SELECT WHERE {self.here}
             ), seen AS MATERIALIZED (
                 SELECT token, fingerprint, result FROM here, {self.once_table}
                 WHERE idempotency_key = %(key)s AND expires_at > clock_timestamp()
@@ -208,22 +194,8 @@ class RowStatements(WitnessStatements):
             )
             SELECT found.token, found.fingerprint, found.result,
                 {UNLIMITED}
-            FROM before LEFT JOIN (TABLE seen UNION ALL TABLE made) AS found ON true""",
-            {
-                "key": key,
-                "token": token,
-                "fingerprint": fingerprint,
-                "keep": keep,
-                "patience": str(milliseconds(patience)),
-            },
-            commands.ClaimOnce(key, token, fingerprint, keep),
-            patience,
-            read=read_record,
-        )
+            FROM before LEFT JOIN (TABLE seen UNION ALL TABLE made) AS found ON true"""
 
-    def unapply(self, key: str) -> Query[int]:
-        return Query(
-            f"DELETE FROM {self.applied_table} WHERE idempotency_key = %(key)s",
-            {"key": key},
-            commands.Unapply(key),
-        )
+    @statement(Unapply)
+    def unapply(self) -> str:
+        return f"DELETE FROM {self.applied_table} WHERE idempotency_key = %(key)s"

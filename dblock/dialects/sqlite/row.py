@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from ...protocol import commands
-from ...protocol.commands import Create, Guard, ListRowLocks, SelectForUpdate
-from ...protocol.state import Record
+from ...protocol.commands import (
+    Apply,
+    ClaimOnce,
+    Create,
+    Gate,
+    Guard,
+    ListRowLocks,
+    SelectForUpdate,
+    Unapply,
+)
 from ...protocol.steps import Query, any_row
 from ..dialect import Dialect
 from ..replies import read_fence, read_record, read_row_lock
@@ -55,57 +63,38 @@ class RowStatements(Dialect):
         # transaction has that.
         return f"UPDATE {self.lock_table} SET fence = fence WHERE false"
 
-    def apply(self, key: str) -> Query[int]:
-        return Query(
-            f"""INSERT INTO {self.applied_table} (idempotency_key, applied_at)
-            SELECT :key, {NOW} WHERE {self.here} ON CONFLICT (idempotency_key) DO NOTHING""",
-            {"key": key},
-            commands.Apply(key),
-        )
+    @statement(Apply, lock_timeout=None)
+    def apply(self) -> str:
+        return f"""INSERT INTO {self.applied_table} (idempotency_key, applied_at)
+            SELECT :key, {NOW} WHERE {self.here} ON CONFLICT (idempotency_key) DO NOTHING"""
 
     kept_until = SHIFTED.format(":keep")
     exact_key = ":key"
     exact_result = ":result"
 
-    def exact(self, text: str) -> object:
-        return text
-
-    def claim_once(
-        self,
-        key: str,
-        token: str,
-        fingerprint: str | None,
-        keep: float,
-        patience: float | None,
-    ) -> Query[Record | None]:
+    @statement(
+        ClaimOnce,
+        read=read_record,
+        lock_timeout=None,
+        parameters=lambda _, command: {"keep": modifier(command.keep)},
+    )
+    def claim_once(self) -> str:
         changes = ", ".join(
             f"{column} = CASE WHEN o.expires_at <= {NOW} THEN excluded.{column} ELSE o.{column} END"
             for column in ("token", "fingerprint", "result", "made_at", "expires_at")
         )
-        return Query(
-            f"""INSERT INTO {self.once_table} AS o
+        return f"""INSERT INTO {self.once_table} AS o
             (idempotency_key, token, fingerprint, result, made_at, expires_at)
             SELECT :key, :token, :fingerprint, NULL, {NOW}, {self.kept_until} WHERE {self.here}
             ON CONFLICT (idempotency_key) DO UPDATE SET {changes}
-            RETURNING token, fingerprint, result""",
-            {"key": key, "token": token, "fingerprint": fingerprint, "keep": modifier(keep)},
-            commands.ClaimOnce(key, token, fingerprint, keep),
-            read=read_record,
-        )
+            RETURNING token, fingerprint, result"""
 
-    def unapply(self, key: str) -> Query[int]:
-        return Query(
-            f"DELETE FROM {self.applied_table} WHERE idempotency_key = :key",
-            {"key": key},
-            commands.Unapply(key),
-        )
+    @statement(Unapply, lock_timeout=None)
+    def unapply(self) -> str:
+        return f"DELETE FROM {self.applied_table} WHERE idempotency_key = :key"
 
-    def gate(self, table: str, name: str, fence: int) -> Query[int]:
-        return Query(
-            f"""INSERT INTO {table} (name, fence) VALUES (:name, :fence)
+    @statement(Gate, read=read_fence, lock_timeout=None)
+    def gate(self, command: Gate) -> str:
+        return f"""INSERT INTO {command.table} (name, fence) VALUES (:name, :fence)
             ON CONFLICT (name) DO UPDATE SET fence = max(fence, excluded.fence)
-            RETURNING fence""",
-            {"name": name, "fence": fence},
-            commands.Gate(name, fence),
-            read=read_fence,
-        )
+            RETURNING fence"""

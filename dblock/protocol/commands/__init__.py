@@ -8,7 +8,7 @@ commands, and code that observes statements recognizes them by their commands.
 
 from __future__ import annotations
 
-from .command import Command, Duration, Encoding, Exact, Name, word
+from .command import Command, Duration, Encoding, Exact, Limit, Name, word
 from .election import CallObservers, ReadLeader, WriteValue
 from .lease import Attach, Grant, PassOn, Release, Renew
 from .looking import ListHeld, ListRowLocks, Look
@@ -76,6 +76,7 @@ __all__ = [
     "JoinReaders",
     "Leave",
     "LeaveReaders",
+    "Limit",
     "ListBlocked",
     "ListHeld",
     "ListHeldRuns",

@@ -18,10 +18,13 @@ class Encoding(Enum):
     DURATION = auto()
     #: A text of the user's, in the user's session: whatever its character set, it arrives exactly.
     EXACT = auto()
+    #: Seconds to wait for locks of other transactions, at most; None for no limit.
+    LIMIT = auto()
 
 
 Name = Annotated[str, Encoding.NAME]
 Duration = Annotated[float, Encoding.DURATION]
+Limit = Annotated[float | None, Encoding.LIMIT]
 Exact = Annotated[str, Encoding.EXACT]
 
 

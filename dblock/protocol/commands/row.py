@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..state import RowOutcome
-from .command import Command, Exact, Name
+from .command import Command, Exact, Limit, Name
 
 
 class Create(Command[int]):
@@ -27,7 +27,7 @@ class SelectForUpdate(Command[RowOutcome]):
 
     word = "lock_row"
     name: Exact
-    patience: float | None
+    patience: Limit
     borrowed: bool
 
 
