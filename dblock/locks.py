@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from .arguments import check_instance
 from .handles.makers import Makers
 from .handles.operators import Operators
+from .handles.options import lease_options
 from .holding.callers import CallerRegistry, ThreadHolds
 from .holding.database import Database
 from .holding.keeper import Keeper, keeper_of_process
@@ -80,6 +81,8 @@ class Locks(Operators, Makers):
         #: The column types of the user's tables that have counters.
         self._types: Types = WeakKeyDictionary()
         self.retry = policy.drawing(runtime.random)
+        #: The options of a lease for which the caller gives none.
+        self._usual = lease_options(self.retry, self._policy)
         #: Shared by the strategies; not part of the public surface.
         self._database = Database(
             source,

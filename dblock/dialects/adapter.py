@@ -140,6 +140,10 @@ class Adapter(BorrowedDriver):
     def is_usable(self, connection: Any) -> bool:
         """Return whether a connection is open, without asking the server."""
 
+    def broken(self, connection: Any) -> Callable[[], object]:
+        """Return a function that says whether the connection is broken, as :meth:`is_usable`."""
+        return lambda: not self.is_usable(connection)
+
     def close(self, connection: Any) -> None:
         """Close a connection, whatever state it is in."""
         connection.close()

@@ -25,7 +25,7 @@ class AttachedLease(Lease):
     """
 
     def __init__(self, database: Database, options: LeaseOptions, detached: Detached) -> None:
-        super().__init__(database, options)
+        super().__init__(database, detached.name, options)
         self._from = detached
 
     def __repr__(self) -> str:

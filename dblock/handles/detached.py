@@ -59,8 +59,10 @@ class ByToken(ABC):
 
     strategy: ClassVar[str]
 
-    def __init__(self, database: Database, options: LeaseOptions, token: str, owner: str) -> None:
-        self.name = options.name
+    def __init__(
+        self, database: Database, name: str, options: LeaseOptions, token: str, owner: str
+    ) -> None:
+        self.name = name
         #: The secret that is the hold.
         self.token = token
         #: The holder's owner label, for people.
@@ -177,13 +179,14 @@ class DetachedLease(ByToken):
     def __init__(
         self,
         database: Database,
+        name: str,
         options: LeaseOptions,
         token: str,
         owner: str,
         *,
         guarded: bool = False,
     ) -> None:
-        super().__init__(database, options, token, owner)
+        super().__init__(database, name, options, token, owner)
         self._proclaimed = Doubt()  # values without a reply
         #: A transaction that is guarded with the hold may be open.
         self._guarded = guarded
@@ -195,7 +198,7 @@ class DetachedLease(ByToken):
         return TokenAttempt(self._database.dialect, request, self._deadline())
 
     def _waiting(self, options: LeaseOptions) -> WaitingForToken:
-        return WaitingLease(self._database, options)
+        return WaitingLease(self._database, self.name, options)
 
     def _take_now(self, attempt: TokenAttempt) -> Held | Refused:
         names = self._database.contenders.names
@@ -305,7 +308,7 @@ class DetachedSharedLease(DetachedLease):
         return TokenSharedAttempt(self._database.dialect, request, self._deadline())
 
     def _waiting(self, options: LeaseOptions) -> WaitingForToken:
-        return WaitingSharedLease(self._database, options)
+        return WaitingSharedLease(self._database, self.name, options)
 
 
 class DetachedSemaphore(ByToken):
@@ -322,9 +325,15 @@ class DetachedSemaphore(ByToken):
     strategy = "semaphore"
 
     def __init__(
-        self, database: Database, options: LeaseOptions, token: str, owner: str, limit: int
+        self,
+        database: Database,
+        name: str,
+        options: LeaseOptions,
+        token: str,
+        owner: str,
+        limit: int,
     ) -> None:
-        super().__init__(database, options, token, owner)
+        super().__init__(database, name, options, token, owner)
         self.limit = limit
 
     def _attempt(self, ttl: float) -> TokenSlotAttempt:
@@ -338,7 +347,8 @@ class DetachedSemaphore(ByToken):
         )
 
     def _waiting(self, options: LeaseOptions) -> WaitingSemaphore:
-        return WaitingSemaphore(self._database, WaitingLease(self._database, options), self.limit)
+        waiting = WaitingLease(self._database, self.name, options)
+        return WaitingSemaphore(self._database, waiting, self.limit)
 
     def _refusal(self, attempt: TokenAttempt, refused: Refused) -> NotAcquired:
         assert isinstance(attempt, TokenSlotAttempt)

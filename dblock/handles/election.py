@@ -43,8 +43,8 @@ class Leadership(Lease):
     A term that is over does not come back: campaign again. A term has one ``with`` block.
     """
 
-    def __init__(self, database: Database, options: LeaseOptions) -> None:
-        super().__init__(database, options)
+    def __init__(self, database: Database, name: str, options: LeaseOptions) -> None:
+        super().__init__(database, name, options)
         self._entered = False
         self._proclaimed = Doubt()  # values without a reply
 
@@ -175,13 +175,10 @@ class Election:
     #: The class of its terms; Django's election overrides it.
     term_class: type[Leadership] = Leadership
 
-    def __init__(self, database: Database, options: LeaseOptions) -> None:
+    def __init__(self, database: Database, name: str, options: LeaseOptions) -> None:
+        self.name = name
         self._database = database
         self._options = options
-
-    @property
-    def name(self) -> str:
-        return self._options.name
 
     @property
     def ttl(self) -> float:
@@ -220,7 +217,7 @@ class Election:
         """Return a term that has not begun. Not part of the public surface."""
         options = self._options
         given = options._replace(callbacks=options.callbacks._replace(**callbacks))
-        return self.term_class(self._database, given)
+        return self.term_class(self._database, self.name, given)
 
     def lead(self, term: Leadership) -> None:
         """Win a term, without a deadline. Not part of the public surface."""

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 class HeldLease(SingleHandle):
     """A lease as its holder uses it. No method here takes, renews or ends a hold."""
 
-    def __init__(self, database: Database, options: LeaseOptions) -> None:
+    def __init__(self, database: Database, name: str, options: LeaseOptions) -> None:
         super().__init__(options.wait, database.runtime)
-        self.name = options.name
+        self.name = name
         self._database = database
         self._options = options
         self._holds: HandleHolds[LeaseHold] = HandleHolds(
-            "lease", self.name, database.callers, private=options.reentrant
+            "lease", name, database.callers, private=options.reentrant
         )
 
     def check(self) -> None:

@@ -71,6 +71,8 @@ class Makers:
     _database: Database
     #: How the handles repeat refused tries, if they have no ``retry`` of their own.
     retry: RetryPolicy
+    #: The options of a lease for which the caller gives none.
+    _usual: LeaseOptions
     #: The classes of the handles; a subclass may have others.
     _classes = Classes()
 
@@ -104,13 +106,15 @@ class Makers:
         thread. dblock logs the exceptions of both.
         """
         return self._classes.lease(
-            self._database, self._options("lease", check_name(name), options)
+            self._database, check_name(name), self._options("lease", options)
         )
 
-    def _options(self, maker: str, name: str, given: Mapping[str, Any]) -> LeaseOptions:
+    def _options(self, maker: str, given: Mapping[str, Any]) -> LeaseOptions:
+        if not given:
+            return self._usual
         if not given.keys() <= TAKEN[maker]:
             raise unknown_option(maker, given)
-        return lease_options(name, self.retry, self._policy, **given)
+        return lease_options(self.retry, self._policy, **given)
 
     def skip(
         self, name: str, **options: Unpack[SkipKeywords[None]]
@@ -122,8 +126,8 @@ class Makers:
         :meth:`lease`. If the function itself raises NotAcquired, you get that. If you want a
         record of the runs, use :meth:`cron`.
         """
-        given = self._options("skip", check_name(name), options)
-        return self._classes.lease(self._database, given._replace(wait=0))._skipping
+        checked, given = check_name(name), self._options("skip", options)
+        return self._classes.lease(self._database, checked, given._replace(wait=0))._skipping
 
     def shared(self, name: str, **options: Unpack[LeaseKeywords[None]]) -> SharedLease:
         """Return a lease on ``name`` that others may share: a reader-writer lock's reader.
@@ -132,8 +136,10 @@ class Makers:
         waits no new readers get in. All arguments mean the same as for :meth:`lease`. See
         :class:`SharedLease`.
         """
+        #: The options of a lease for which the caller gives none.
+        self._usual = lease_options(self.retry, self._policy)
         return self._classes.shared(
-            self._database, self._options("shared", check_name(name), options)
+            self._database, check_name(name), self._options("shared", options)
         )
 
     def attach(self, text: str, **options: Unpack[AttachKeywords[None]]) -> AttachedLease:
@@ -146,7 +152,7 @@ class Makers:
         All other arguments are as for :meth:`lease`. ``max_hold`` counts from when it is attached.
         """
         detached = Detached(*check_detached(text))
-        given = self._options("attach", detached.name, options)
+        given = self._options("attach", options)
         return self._classes.attached(self._database, given, detached)
 
     def detached(
@@ -191,11 +197,11 @@ class Makers:
 
     def _by_token(
         self, name: str, token: str | None, owner: str | None
-    ) -> tuple[Database, LeaseOptions, str, str]:
+    ) -> tuple[Database, str, LeaseOptions, str, str]:
         label = "" if owner is None else check_label(owner)[:LABEL_MAX]
-        options = LeaseOptions(name, plan(30.0, False), self.retry, label=label)
+        options = LeaseOptions(plan(30.0, False), self.retry, label=label)
         secret = self._database.runtime.token(16) if token is None else check_token(token)
-        return self._database, options, secret, label or self._database.owner("")
+        return self._database, name, options, secret, label or self._database.owner("")
 
     def row(
         self,
@@ -220,8 +226,8 @@ class Makers:
         last renewal. Others see ``label`` as the leader's owner label. A term lasts at most
         ``max_hold`` seconds.
         """
-        given = self._options("election", check_name(name), options)
-        return self._classes.election(self._database, given)
+        checked, given = check_name(name), self._options("election", options)
+        return self._classes.election(self._database, checked, given)
 
     def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> MultiLock:
         """Return the given locks as one lock.
@@ -244,8 +250,8 @@ class Makers:
         dblock stores the limit with the first use. A process that gives another limit gets
         LimitMismatch; :meth:`Semaphore.resize` changes the limit.
         """
-        given = self._options("semaphore", check_semaphore(name), options)
-        lease = self._classes.lease(self._database, given)
+        checked, given = check_semaphore(name), self._options("semaphore", options)
+        lease = self._classes.lease(self._database, checked, given)
         return self._classes.semaphore(self._database, lease, check_limit(limit))
 
     def cron(

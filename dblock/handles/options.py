@@ -116,7 +116,6 @@ class LeaseOptions(NamedTuple):
     Only ``wait`` is unchecked: every handle checks it.
     """
 
-    name: str
     plan: Plan
     retry: RetryPolicy
     wait: Seconds | None = None
@@ -139,7 +138,6 @@ def check_keywords(maker: str, given: Mapping[str, Any]) -> None:
 
 
 def lease_options(
-    name: str,
     default: RetryPolicy,
     policy: Callable[[RetryPolicy], RetryPolicy],
     *,
@@ -156,7 +154,7 @@ def lease_options(
     on_danger: Callable[[Danger], None] | None = None,
     on_lost: Callable[[LockLost], None] | None = None,
 ) -> LeaseOptions:
-    """Check the options of a lease on ``name``, which was checked before.
+    """Check the options of a lease.
 
     ``default`` is the policy of these Locks, and ``policy`` prepares another one. Raises TypeError
     and ValueError.
@@ -167,7 +165,6 @@ def lease_options(
     except TypeError:  # of a check, or of the cache, which takes no list and does not say which
         planned = None
     return LeaseOptions(
-        name,
         plan.__wrapped__(*limits) if planned is None else planned,
         default if retry is None else policy(retry),
         wait,

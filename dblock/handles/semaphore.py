@@ -194,7 +194,7 @@ class Semaphore(SingleHandle):
             waiter = database.waiter(name, "lease", deadline.start, options.label)
             waited.callback(database.withdraw, waiter)
         while True:
-            turnstile = _Turnstile(database, options)
+            turnstile = _Turnstile(database, self.name, options)
             waited.callback(turnstile.give_up)
             deadline.now = self._runtime.now()
             if turnstile._try_within(None if deadline.left is None else max(0.0, deadline.left)):
@@ -209,7 +209,7 @@ class Semaphore(SingleHandle):
 
     def _slot(self, name: str) -> Lease:
         """Return a handle of a slot."""
-        return type(self._lease)(self._database, self._options._replace(name=name))
+        return type(self._lease)(self._database, name, self._options)
 
     def _refuse_own_slots(self) -> None:
         """Raise DeadlockDetected if the caller itself holds every slot."""
@@ -280,9 +280,9 @@ class _Turnstile(Silent, Lease):
     """The lease of the first waiter for a slot. Users see it in the database only: it has no
     events."""
 
-    def __init__(self, database: Database, options: LeaseOptions) -> None:
+    def __init__(self, database: Database, name: str, options: LeaseOptions) -> None:
         plan = Plan(min(options.plan.ttl, TURNSTILE_TTL))
-        super().__init__(database, options._replace(plan=plan, callbacks=NO_CALLBACKS))
+        super().__init__(database, name, options._replace(plan=plan, callbacks=NO_CALLBACKS))
 
     def lasts(self) -> bool:
         """Whether no other waiter can have taken it yet."""

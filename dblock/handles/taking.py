@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from ..policy import how_often
 from ..protocol.acquire import acquire
+from ..protocol.deadline import Deadline
 from ..protocol.release import abandon
+from ..protocol.waiting import WaitOptions
 
 if TYPE_CHECKING:
     from ..holding.database import Database
@@ -73,14 +75,8 @@ class Taking:
         procedure = acquire(
             dialect,
             self.request,
-            options.retry,
-            fair=options.fair,
-            start=start,
-            wait=wait,
-            patience=dialect.timeouts.socket,
-            line=line,
-            waiter=waiter,
-            can_wait_in_server=self.user_lock is not None,
+            Deadline(start, wait, dialect.timeouts.socket, start),
+            WaitOptions(options.retry, line, waiter, options.fair, self.user_lock is not None),
             hot=hot,
             look_first=(wait == 0 or shares) and contenders.names.taken(name),
         )

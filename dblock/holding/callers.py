@@ -31,12 +31,7 @@ class CallerRegistry(ABC):
 
     def held(self) -> dict[str, int | None]:
         """Return the names that the caller holds, with the fence of each lease."""
-        mine = self.mine()
-        found: dict[str, int | None] = {}
-        for _, names in mine.borrowed():
-            found |= dict.fromkeys(names)
-        found |= {hold.name: hold.fence for hold in mine.all()}
-        return found
+        return self.mine().held()
 
     def add_borrowed(self, root: Root, name: str) -> None:
         self.mine().add_borrowed(root, name)

@@ -104,7 +104,8 @@ class Database:
 
     def renew_all(self, asked: Sequence[Asked], within: float) -> Sequence[Renewed]:
         """Renew many holds at once; see :func:`.renew.renew_all`."""
-        return self.run(renew.renew_all(self.dialect, asked, within))
+        outcomes, _ = self.run(renew.renew_all(self.dialect, asked, within))
+        return outcomes
 
     def owner(self, label: str) -> str:
         """Return the present owner label of this process. It is for people, and proves nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..errors import NotHeld
@@ -71,7 +72,7 @@ class HandleHolds(Generic[H]):
         hold = self.find()
         if hold is None or (hold.ended and not ending):
             raise self.not_held()
-        if hold.inherited:
+        if hold.pid != os.getpid():
             raise NotHeld(
                 f"the {self._kind} on {self._name!r} is held by the parent process "
                 f"(pid {hold.pid}), not by this fork",

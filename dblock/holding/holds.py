@@ -179,6 +179,18 @@ class CallerHolds:
         found = [reference() for reference in list(self._own.values())]
         return [hold for hold in found if hold is not None and hold.alive]
 
+    def held(self) -> dict[str, int | None]:
+        """Return the names of the live holds, with the fence of each lease."""
+        found: dict[str, int | None] = {}
+        if self._borrowed is not None:
+            for _, names in self.borrowed():
+                found |= dict.fromkeys(names)
+        for reference in list(self._own.values()):
+            hold = reference()
+            if hold is not None and hold.alive:
+                found[hold.name] = hold.fence
+        return found
+
     def has_row(self, within: object, name: str | None) -> bool:
         """Whether the row of ``name`` is locked, or any row if ``name`` is None; not counting the
         user's transaction ``within``."""

@@ -40,6 +40,7 @@ class OwnConnection:
     driver: Any
     session: ServerSession
     send: Send
+    broken: Callable[[], object]
     #: How often its :class:`.Connections` had been cleared when it was made.
     cleared: int = 0
     #: The semaphore that gets its permit back when the connection is put back.
@@ -90,7 +91,8 @@ class Connector:
         try:
             driver = self._make()
             session = self.adapter.prepare_connection(driver)
-            connection = OwnConnection(driver, session, self.adapter.sender(driver), cleared)
+            send, broken = self.adapter.sender(driver), self.adapter.broken(driver)
+            connection = OwnConnection(driver, session, send, broken, cleared)
             if session.server is not None:
                 _note(session.server, self.adapter)
                 if session.server in replaced:

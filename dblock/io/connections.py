@@ -133,7 +133,7 @@ class Connections:
             connection = self._take_idle()
             if connection is None:
                 make = partial(self._connect, self._cleared)
-                connection = self._runtime.connect(make, self._keep)
+                connection = self._runtime.connect(make, self.give)
         except BaseException as error:
             refused = isinstance(error, StatementError) and not error.timed_out
             connection = self._beside._spare() if refused and self._beside is not None else None
@@ -154,7 +154,7 @@ class Connections:
         """Return an idle connection, unless it is the last one."""
         connection = self._take_idle() if len(self._idle) > 1 else None
         if connection is not None and not self._idle:  # another thread took one at the same time
-            self._keep(connection)
+            self.give(connection)
             return None
         return connection
 
@@ -164,8 +164,7 @@ class Connections:
                 connection = self._idle.pop()
             except IndexError:  # another thread was faster
                 break
-            usable = self._adapter.is_usable(connection.driver)
-            if usable and connection.session.server not in replaced:
+            if not connection.broken() and connection.session.server not in replaced:
                 return connection
             close(connection.driver, self._adapter)
         return None
@@ -211,12 +210,7 @@ class Connections:
 
     def give(self, connection: OwnConnection) -> None:
         """Put back a connection that is outside any transaction."""
-        turns = connection.turns
-        assert turns is not None
-        self._keep(connection)
-        turns.put(None)
-
-    def _keep(self, connection: OwnConnection) -> None:
+        turns, connection.turns = connection.turns, None
         self._idle.append(connection)
         # Append it first: a `clear` that comes after the check below has to find it there.
         stale = connection.cleared != self._cleared
@@ -224,6 +218,8 @@ class Connections:
             with contextlib.suppress(ValueError):  # another thread has taken it
                 self._idle.remove(connection)
                 close(connection.driver, self._adapter)
+        if turns is not None:  # it was made too late for its caller, or not used
+            turns.put(None)
 
     def drop(self, connection: OwnConnection) -> None:
         """Close a connection, whatever state it is in. Its locks on the server end with it."""

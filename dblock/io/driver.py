@@ -86,6 +86,7 @@ class Driver:
                         reply = self._perform(step, transaction, orphaned, waiter, user_lock)
                 except StatementError as caught:
                     failure = caught
+                    failure.now = self.runtime.now()
                 if self.runtime.check is not None:
                     self.runtime.check()
         except Unavailable:

@@ -66,6 +66,8 @@ class LocalQueue:
             if places is None:
                 self._lines[line] = deque((weakref.ref(mine),))
                 return True
+            if places[0]() is mine:
+                return True
             if not any(place() is mine for place in places):
                 places.append(weakref.ref(mine))
             # A waiter that was interrupted while it left is gone: its reference is dead.
@@ -171,7 +173,8 @@ class LocalWaiter:
             return self._uncalled, False
         other = self._call is not None and server not in (None, ANY_SERVER, self._call.server)
         if self._call is None or self._call.over or other:
-            self._drop()
+            if self._call is not None:
+                self._drop()
             self._call = self._queue.notifier.ticket(server, topic)
         if self._call is not None:
             return self._call.ticket, True

@@ -45,13 +45,12 @@ class Subscription:
         "woken",
     )
 
-    def __init__(
-        self, ticket: str, server: str | None, event: Event, topic: str | None = None
-    ) -> None:
+    def __init__(self, ticket: str, server: str | None, topic: str | None = None) -> None:
         self.ticket = ticket
         self.topic = topic  # a notification of this topic wakes all its subscriptions
         self.server = server  # the server that notifies it
-        self.event = event  # set when the waiter has something to read
+        # Set when the waiter has something to read. Made when another waiter reads for it.
+        self.event: Event | None = None
         self.waits = False  # a waiter is in wait() just now
         self.woken = False
         self.over = False  # its connection is gone: no notification can come
@@ -61,7 +60,12 @@ class Subscription:
     def wake(self) -> None:
         """Wake the waiter."""
         self.woken = True
-        self.event.set()
+        self.call()
+
+    def call(self) -> None:
+        """Set the waiter's event, if it has one."""
+        if self.event is not None:
+            self.event.set()
 
     def hear(self, now: float) -> Passed | None:
         """Accept a notification: the waiter reads the row now. Repeated ones pause ever longer.
@@ -128,9 +132,7 @@ class Notifier:
             while (number := f"{listener.channel}{self._number % 0x10000:04x}") in self._calls:
                 self._number += 1
             secret = self._runtime.token((TICKET - NUMBER) // 2)
-            call = self._calls[number] = Subscription(
-                number + secret, listener.server, self._runtime.event(), topic
-            )
+            call = self._calls[number] = Subscription(number + secret, listener.server, topic)
             return call
 
     def observed_by(self, observer: object) -> None:
@@ -175,16 +177,19 @@ class Notifier:
                 if left <= 0:
                     return False, None
                 with lock:
-                    call.waits = True
-                    call.event.clear()
                     if call.woken or call.over:
                         break
+                    call.waits = True
                     if self._reader is None:
                         self._reader = call
-                if self._reader is call:
+                    reads = self._reader is call
+                    if not reads:
+                        call.event = event = call.event or self._runtime.event()
+                        event.clear()
+                if reads:
                     self._read(call, until)
                 else:
-                    self._runtime.wait(call.event, left)
+                    self._runtime.wait(event, left)
         finally:
             self._stop_reading(call)
         return True, call.hear(self._runtime.now())
@@ -198,16 +203,17 @@ class Notifier:
             if self._reader is None:
                 for other in self._calls.values():
                     if other.waits and not other.woken:
-                        other.event.set()
+                        other.call()
                         break
             # This reader was about to leave when the notifier was closed. No other waiter will
             # read, so the connection is closed here.
             unread = self._void() if self.listener.refused and self._reader is None else []
-        self.listener.drop(unread)
+        if unread:
+            self.listener.drop(unread)
 
     def _read(self, call: Subscription, until: float) -> None:
         """Read notifications until one is for ``call``, or until the time ``until``."""
-        while self.listener.listens and not (call.woken or call.over):
+        while not (call.woken or call.over) and self.listener.listens:
             try:
                 called = self.listener.read(until)
             except StatementError:
@@ -233,7 +239,7 @@ class Notifier:
         drop."""
         for call in self._calls.values():
             call.over = True
-            call.event.set()
+            call.call()
         return self.listener.take()
 
     def close(self) -> None:

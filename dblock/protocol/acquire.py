@@ -15,48 +15,33 @@ from .overview import with_row_lock
 from .release import leave, renounce, return_all
 from .sharing import SharedAttempt
 from .steps import Procedure
-from .waiting import Waiting, way_to_wait
+from .waiting import Waiting, WaitOptions, way_to_wait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
-
-    from ..policy import RetryPolicy
     from .statements import Statements
-    from .waiters import Waiter
 
 
 def acquire(
     dialect: Statements,
     request: LeaseRequest,
-    policy: RetryPolicy,
+    deadline: Deadline,
+    options: WaitOptions,
     *,
-    fair: bool,
-    start: float,
-    wait: float | None,
-    patience: float,
-    line: Hashable,
-    waiter: Callable[[], Waiter],
-    can_wait_in_server: bool = False,
     hot: bool = False,
     look_first: bool = False,
 ) -> Procedure[Held | Refused]:
-    """Take the lease, waiting up to ``wait`` seconds from ``start``.
+    """Take the lease, waiting until the deadline.
 
-    * ``patience``: seconds to retry an unreachable database, and to settle a lost reply.
-    * ``fair``: keep the order of arrival on every database.
-    * ``line``: the key of this process's local queue.
-    * ``waiter``: makes the entry in the table of waiters; called only if the caller has to wait.
-    * ``can_wait_in_server``: a connection for a wait in the server may be available.
     * ``hot``: wait before the first try, since others are before this one in the local queue, or
       callers waited for the name a moment ago.
     * ``look_first``: read the name before the first try. Others held it the last time, and most
       likely still do: a read finds that out with one statement, a refused try takes two.
     """
-    kind = SharedAttempt if request.shares else Attempt
-    attempt = kind(dialect, request, Deadline(start, wait, patience, start))
+    wait = deadline.wait
+    attempt = (SharedAttempt if request.shares else Attempt)(dialect, request, deadline)
     # A refused reader reads the name, since it may share it. A waiter in the server reads it to
     # know how long to wait.
-    attempt.joins_next = wait != 0 and not request.shares and (dialect.can_notify or fair)
+    attempt.joins_next = wait != 0 and not request.shares and (dialect.can_notify or options.fair)
     if look_first:
         yield from attempt.look(None)
         if wait == 0 and not attempt.promising:
@@ -67,48 +52,32 @@ def acquire(
             return held
         if wait == 0:
             return (yield from _refuse(attempt))
-    waiting = way_to_wait(
-        attempt,
-        policy,
-        waiter(),
-        line,
-        fair=fair,
-        can_wait_in_server=can_wait_in_server,
-        hot=hot,
-    )
-    return (yield from waiting.waiter.during(_wait(attempt, waiting)))
+    waiting = way_to_wait(attempt, options, hot=hot)
+    try:
+        return (yield from _wait(attempt, waiting))
+    except DBLockError as error:
+        yield from waiting.waiter.failed(error)
+        raise
 
 
 def _wait(attempt: Attempt, waiting: Waiting) -> Procedure[Held | Refused]:
     """Ask until the lease is held, or refused for good; then leave the queue."""
+    begin = waiting.rest if waiting.number else waiting.begin
     try:
-        held = yield from _take(attempt, waiting)
+        going = yield from begin()
+        while going:
+            held = yield from waiting.ask()
+            if held is not None:
+                return held
+            going = yield from waiting.rest()
     except OutcomeUnknown:
         yield from leave(attempt.dialect, attempt.request, attempt.deadline.now)
         raise
     except DBLockError:
         yield from _give_up(attempt)
         raise
-    if held is not None:
-        return held
     refused = yield from _refuse(attempt)
     return (yield from with_row_lock(attempt.dialect, refused, attempt.deadline.now))
-
-
-def _take(attempt: Attempt, waiting: Waiting) -> Procedure[Held | None]:
-    """Ask until the lease is held, or the deadline or the policy ends the wait."""
-    if waiting.number == 0:  # there was no try yet
-        if not (yield from waiting.begin()):
-            yield from attempt.look(None)
-            return None
-        held = yield from waiting.ask()
-        if held is not None:
-            return held
-    while (yield from waiting.rest()):
-        held = yield from waiting.ask()
-        if held is not None:
-            return held
-    return None
 
 
 def _refuse(attempt: Attempt) -> Procedure[Refused]:

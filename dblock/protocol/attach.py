@@ -75,7 +75,7 @@ def exchange(
         try:
             held = yield from attaching.ask()
         except StatementError as caught:
-            failure, deadline.now = caught, (yield Sleep(0)).now
+            failure, deadline.now = caught, caught.now
             attaching.take_doubt(caught)
             if caught.fault not in AWAY | PASSING:
                 raise attaching.told(explain(dialect, caught, detached.name)) from caught.__cause__
@@ -157,8 +157,9 @@ class _Attaching:
         held = Held(state.fence, term, reply.server)
         asked = Asked(Renewal(request.name, request.token, request.ttl), held)
         deadline = self.deadline
-        outcome = yield from confirm(self.dialect, asked, deadline.reach, deadline.now)
-        deadline.now = (yield Sleep(0)).now
+        outcome, deadline.now = yield from confirm(
+            self.dialect, asked, deadline.reach, deadline.now
+        )
         if isinstance(outcome, Term):
             return held._replace(term=outcome)
         raise outcome

@@ -28,9 +28,9 @@ from .inspect import look_from
 from .lease import Held, LeaseRequest
 from .release import give_back
 from .renew import Asked, confirm
-from .retry import AWAY, PASSING, retry, retry_or_raise
+from .retry import AWAY, PASSING, retry, retry_after, retry_or_raise
 from .state import Granted, LockRow, Passed, Queued, QueuePosition, Renewal
-from .steps import Procedure, Query, Reply, Sleep
+from .steps import Execute, Procedure, Query, Reply
 from .term import MARGIN_SHARE, Term
 
 if TYPE_CHECKING:
@@ -155,8 +155,12 @@ class Attempt:
         tickets = len(self.request.tickets)
         try:
             if ask is None:
-                query, deadline = self.statement(ticket), self.deadline
-                reply = yield from retry(query, deadline.reach, deadline.now, _ELSEWHERE)
+                query = self.statement(ticket)
+                try:
+                    reply = yield Execute(query)
+                except StatementError as failure:
+                    reach, now = self.deadline.reach, self.deadline.now
+                    reply = yield from retry_after(failure, query, reach, now, _ELSEWHERE)
             else:
                 query, reply = yield from ask()
         except StatementError as failure:
@@ -308,8 +312,10 @@ class Attempt:
         token = held.group or self.request.token
         asked = Asked(Renewal(self.request.name, token, self.request.ttl), held)
         deadline = self.deadline
-        outcome = yield from confirm(self.dialect, asked, deadline.reach, deadline.now)
-        deadline.now = (yield Sleep(0)).now  # the reply may have come after the term's end
+        # The reply may come after the term's end.
+        outcome, deadline.now = yield from confirm(
+            self.dialect, asked, deadline.reach, deadline.now
+        )
         if isinstance(outcome, Term):
             if not outcome.over(deadline.now):
                 return held._replace(term=outcome)

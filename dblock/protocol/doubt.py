@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .deadline import Deadline
+from .explain import explain
 from .faults import Fault, StatementError
 from .release import end_session
 from .steps import Procedure, Query
@@ -36,12 +37,15 @@ class Doubt:
     def end_sessions(self, dialect: Statements, deadline: Deadline) -> Procedure[None]:
         """End the sessions, so that a statement that has not arrived never will.
 
-        Several threads may do so at once.
+        Several threads may do so at once. Raises Unavailable when the database is not reached.
         """
         for session in tuple(self.sessions):
-            ended, deadline.now = yield from end_session(
-                dialect, session, deadline.reach, deadline.now
-            )
+            try:
+                ended, deadline.now = yield from end_session(
+                    dialect, session, deadline.reach, deadline.now
+                )
+            except StatementError as failure:
+                raise explain(dialect, failure, harmless=True) from failure.__cause__
             self.haunted = self.haunted or not ended
             with suppress(ValueError):  # another thread has ended it too
                 self.sessions.remove(session)

@@ -30,7 +30,7 @@ def end_session(
 
     The caller may have used up ``patience`` while it found out that the session was lost. A server
     that answers ends the session within a moment, so it gets :attr:`.Timing.leaving` seconds from
-    its first reply. Raises Unavailable when the database is not reached.
+    its first reply. Raises StatementError when the database is not reached.
     """
     until, asked = now + patience, False
     while True:
@@ -38,8 +38,8 @@ def end_session(
             reply = yield from retry(end, until - now, now, AWAY | PASSING)
         except StatementError as failure:
             if failure.fault in AWAY:
-                raise explain(dialect, failure, harmless=True) from failure.__cause__
-            return False, now
+                raise
+            return False, failure.now
         there = end.read(reply)
         if not asked:
             asked, until = True, max(until, reply.now + dialect.timing.leaving)
@@ -78,11 +78,10 @@ def _left_behind(
     if not dialect.can_notify:
         return None
     if failure.fault not in AWAY:
-        now = (yield Sleep(0)).now
-        if not (yield from _has(dialect, request.name, request.token, now)):
+        if not (yield from _has(dialect, request.name, request.token, failure.now)):
             return None
         try:
-            yield from _return(dialect, request, now)
+            yield from _return(dialect, request, failure.now)
         except StatementError as again:
             failure = again
         else:
@@ -170,9 +169,9 @@ def abandon(
         while orphaned:
             _, now = yield from end_session(dialect, orphaned[-1], until - now, now)
             orphaned.pop()
-    except Unavailable:
+    except StatementError as failure:
         yield Disown(tuple(request.tickets))
-        raise
+        raise explain(dialect, failure, harmless=True) from failure.__cause__
     yield from leave(dialect, request, now)
     while now < until:
         if find is None:
@@ -240,8 +239,8 @@ def release(
             if failure.end is not None:  # the lost session may have the row locked
                 try:
                     _, now = yield from end_session(dialect, failure.end, until - now, now)
-                except DBLockError:
-                    now = (yield Sleep(0)).now  # the failed try took time too
+                except StatementError as away:
+                    now = away.now
             if now >= until:
                 if in_doubt:
                     raise unknown(failure, name) from failure.__cause__

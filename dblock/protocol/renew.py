@@ -56,8 +56,8 @@ Renewed = Term | LockLost | RenewalFailed
 
 def renew_all(
     dialect: Statements, asked: Sequence[Asked], within: float | None = None
-) -> Procedure[list[Renewed]]:
-    """Renew many holds in one round trip; return the outcome of each, in their order.
+) -> Procedure[tuple[list[Renewed], float]]:
+    """Renew many holds in one round trip; return the outcome of each, in their order, and the time.
 
     This waits for nothing but replies, for each up to ``within`` seconds; the caller retries failed
     renewals. If one busy row fails the whole statement, the batch is halved, down to the row
@@ -66,6 +66,7 @@ def renew_all(
     outcomes: dict[Asked, Renewed] = {}
     batches, replaced, mended = [list(asked)], False, False
     lost: list[Query[bool]] = []
+    now = 0.0
     while batches:
         batch = batches.pop()
         try:
@@ -73,6 +74,7 @@ def renew_all(
             query = dialect.query(Renew(_renewals(batch)))
             reply = yield Execute(query, within)
         except StatementError as failure:
+            now = failure.now
             if failure.fault is Fault.DISCONNECTED and not replaced:
                 replaced = True  # the connection may have died while it was idle
                 lost += [] if failure.end is None else [failure.end]
@@ -85,7 +87,7 @@ def renew_all(
                 if failure.fault not in PASSING:
                     break  # the other batches would fail in the same way
             continue
-        renewed = query.read(reply)
+        renewed, now = query.read(reply), reply.now
         refused = []
         for hold in batch:
             if hold.held.elsewhere(reply.server):
@@ -95,14 +97,15 @@ def renew_all(
             else:
                 refused.append(hold)
         if refused and dialect.has_witness and not mended:
-            refused, mended = yield from _consult(dialect, refused, outcomes, reply.now, within)
+            refused, mended, now = yield from _consult(dialect, refused, outcomes, now, within)
             if mended:
                 batches.append(refused)
                 continue
         if refused:
-            outcomes.update((yield from _why_not(dialect, refused, within)))
+            losses, now = yield from _why_not(dialect, refused, within)
+            outcomes.update(losses)
     rest = RenewalFailed(StatementError(Fault.UNREACHABLE, "the renewals before it failed"))
-    return [outcomes.get(hold, rest) for hold in asked]
+    return [outcomes.get(hold, rest) for hold in asked], now
 
 
 def _renewals(batch: Sequence[Asked]) -> tuple[Renewal, ...]:
@@ -122,14 +125,15 @@ def _consult(
     outcomes: dict[Asked, Renewed],
     now: float,
     within: float | None,
-) -> Procedure[tuple[list[Asked], bool]]:
-    """Return the holds whose epoch is not over, and whether the witness has refused them."""
+) -> Procedure[tuple[list[Asked], bool, float]]:
+    """Return the holds whose epoch is not over, whether the witness has refused them, and the
+    time."""
     longest = max(hold.renewal.ttl for hold in refused)
     try:
-        witness, mended, *_ = yield from consult(dialect, longest, 0.0, now, within)
+        witness, mended, _, now = yield from consult(dialect, longest, 0.0, now, within)
     except StatementError as failure:
         outcomes.update((hold, RenewalFailed(failure)) for hold in refused)
-        return [], False
+        return [], False, failure.now
     rest = []
     for hold in refused:
         loss = ended(hold.renewal.name, hold.held.fence, witness)
@@ -137,45 +141,47 @@ def _consult(
             rest.append(hold)
         else:
             outcomes[hold] = loss
-    return rest, mended and bool(rest)
+    return rest, mended and bool(rest), now
 
 
 def _why_not(
     dialect: Statements, refused: Sequence[Asked], within: float | None
-) -> Procedure[dict[Asked, Renewed]]:
-    """Read, in one round trip, why the renewing statement did not find these holds."""
+) -> Procedure[tuple[dict[Asked, Renewed], float]]:
+    """Read, in one round trip, why the renewing statement did not find these holds; return the
+    time too."""
     try:
         query = dialect.query(Look(tuple(dict.fromkeys(hold.renewal.name for hold in refused))))
         reply = yield Execute(query, within)
     except StatementError as failure:
-        return {hold: RenewalFailed(failure) for hold in refused}
+        return {hold: RenewalFailed(failure) for hold in refused}, failure.now
     states: dict[str, LockRow] = {state.name: state for state in query.read(reply)}
     busy = RenewalFailed(StatementError(Fault.BUSY, "its row is in use"))
-    return {
+    losses: dict[Asked, Renewed] = {
         hold: loss_of(states.get(name), name, token, hold.held, reply.now) or busy
         for hold in refused
         for name, token, _ in [hold.renewal]
     }
+    return losses, reply.now
 
 
 def confirm(
     dialect: Statements, asked: Asked, patience: float, now: float
-) -> Procedure[Term | DBLockError]:
+) -> Procedure[tuple[Term | DBLockError, float]]:
     """Renew a hold that was found after the reply to its grant was lost.
 
     The grant may be committed on this server alone: PostgreSQL commits first and waits for its
     standbys then, and if that wait is cut off the commit stays. The renewal follows the grant in
     the same log, so a standby that has the renewal has the grant too. Return the new term, or the
-    error that prevented it: LockLost when the hold is over.
+    error that prevented it: LockLost when the hold is over; and the time.
     """
     until = now + patience
     while True:
-        (outcome,) = yield from renew_all(dialect, [asked])
+        (outcome,), now = yield from renew_all(dialect, [asked])
         if not isinstance(outcome, RenewalFailed):
-            return outcome
+            return outcome, now
         now = (yield Sleep(PAUSE)).now
         if now >= until or outcome.failure.fault not in AWAY | PASSING:
-            return explain(dialect, outcome.failure, asked.renewal.name, harmless=True)
+            return explain(dialect, outcome.failure, asked.renewal.name, harmless=True), now
 
 
 def renew(dialect: Statements, asked: Asked, start: float) -> Procedure[Term]:
@@ -183,11 +189,10 @@ def renew(dialect: Statements, asked: Asked, start: float) -> Procedure[Term]:
     now, term = start, asked.held.term
     away: str | None = None
     while not term.over(now):
-        (outcome,) = yield from renew_all(dialect, [asked])
+        (outcome,), now = yield from renew_all(dialect, [asked])
         if isinstance(outcome, LockLost):
             raise outcome
         if isinstance(outcome, Term):
-            now = (yield Sleep(0)).now
             if term.over(now):
                 break  # renewed, but the reply came after the holder's deadline
             return outcome

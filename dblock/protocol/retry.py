@@ -55,25 +55,42 @@ def retry(
     Even with a patience of 0 this replaces a broken connection once, since it may have died while
     it was idle. ``within`` bounds the wait for each reply, as with :class:`Execute`.
     """
-    start, replaced = now, False
+    try:
+        return (yield Execute(query, within))
+    except StatementError as caught:
+        failure = caught
+    return (yield from retry_after(failure, query, patience, now, faults, within, busy))
+
+
+def retry_after(
+    failure: StatementError,
+    query: Query[Any],
+    patience: float,
+    start: float,
+    faults: frozenset[Fault] | set[Fault],
+    within: float | None = None,
+    busy: float = 0.0,
+) -> Procedure[Reply]:
+    """Go on as :func:`retry` does after the ``failure`` of the first try, which began at
+    ``start``."""
+    replaced = False
     lost: list[Query[bool]] = []
     while True:
-        try:
-            if lost:
-                yield from end_lost(lost, within)
-            return (yield Execute(query, within))
-        except StatementError as failure:
-            if failure.fault not in faults:
-                raise
-            lost += [] if failure.end is None else [failure.end]
-            if failure.fault is Fault.DISCONNECTED and not replaced:
-                replaced = True
-                continue
+        if failure.fault not in faults:
+            raise failure
+        lost += [] if failure.end is None else [failure.end]
+        if failure.fault is Fault.DISCONNECTED and not replaced:
+            replaced = True
+        else:
             until = start + (max(patience, busy) if failure.fault is Fault.BUSY else patience)
-            now = (yield Sleep(0)).now  # the failed try took time too
-            if now >= until:
-                raise
-        now = (yield Sleep(min(PAUSE, until - now))).now
+            if failure.now >= until:
+                raise failure
+            yield Sleep(min(PAUSE, until - failure.now))
+        try:
+            yield from end_lost(lost, within)
+            return (yield Execute(query, within))
+        except StatementError as caught:
+            failure = caught
 
 
 def read(dialect: Statements, query: Query[T], name: str | None, start: float) -> Procedure[T]:

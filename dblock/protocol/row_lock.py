@@ -10,7 +10,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import Conflict, DBLockError
+from ..errors import Conflict
 from .commands import Create, SelectForUpdate
 from .deadline import Deadline
 from .epoch import consult
@@ -226,7 +226,7 @@ def _try_free(dialect: Statements, name: str, deadline: Deadline) -> Procedure[b
     try:
         reply = yield _undone_if_refused(query, 0.0, deadline.timeout)
     except StatementError as failure:
-        yield from _refused(dialect, name, deadline, failure)
+        _refused(dialect, name, deadline, failure)
         return False
     deadline.now = reply.now
     return query.read(reply).locked
@@ -247,7 +247,7 @@ def _try_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome
             reply = yield ExecuteInTransaction(dialect.query(Create(name, borrowed=True)), left)
             tried = tried._replace(locked=reply.matched == 1)
     except StatementError as failure:
-        yield from _refused(dialect, name, tries.deadline, failure)
+        _refused(dialect, name, tries.deadline, failure)
         return None if chunk != left else RowOutcome(locked=False)
     tries.deadline.now = reply.now
     if not (tried.locked or tried.here or tries.placed):
@@ -272,13 +272,11 @@ def _undone_if_refused(
     return ExecuteInTransaction(query, left, within, keep=lambda reply: query.read(reply).locked)
 
 
-def _refused(
-    dialect: Statements, name: str, deadline: Deadline, failure: StatementError
-) -> Procedure[None]:
+def _refused(dialect: Statements, name: str, deadline: Deadline, failure: StatementError) -> None:
     """Treat a failure in the user's transaction as a refusal if it is one; otherwise raise it."""
     if failure.fault not in (Fault.BUSY, Fault.CANCELED):
         raise explain_borrowed(dialect, failure, name) from failure.__cause__
-    deadline.now = (yield Sleep(0)).now
+    deadline.now = failure.now
 
 
 def _conflict(
@@ -342,7 +340,7 @@ def _leave_no_ghost(
     lock's own next try."""
     tries.deadline.now = (yield ForgetTransaction()).now
     if failure.end is not None:
-        with contextlib.suppress(DBLockError):
+        with contextlib.suppress(StatementError):
             _, tries.deadline.now = yield from end_session(
                 dialect, failure.end, tries.deadline.reach, tries.deadline.now
             )

@@ -127,7 +127,7 @@ class RenewalSchedule:
         self.cause: str | None = None
         self._away = False
         self.warned = False
-        ttl = self._ttl(term)
+        ttl = min(self._plan.ttl, term.ttl)  # the user may have set the term's own
         # The start of a term of the planned length with the same end. So the next renewal does not
         # shorten a term that the user made longer.
         begun = term.deadline - (ttl - margin(ttl))
@@ -140,7 +140,7 @@ class RenewalSchedule:
                 interval = min(interval, ttl * FIRST_SHARE)
             # A planned term is longer than the TTL only for `at_least`, which the renewal keeps.
             self.due = (term.start if planned else begun) + interval
-        self._set_wake(term)
+        self.wake = min(self.due, self.danger)
 
     def renewed(self, term: Term, random: float) -> None:
         """Record that a renewal of this plan succeeded."""
@@ -151,7 +151,7 @@ class RenewalSchedule:
         """Record that a renewal failed, or that its outcome is unknown."""
         self.cause, self._away = str(missed.failure), missed.away
         if self._limit(term) is None:
-            pause = min(self._ttl(term) * AGAIN_SHARE, AGAIN_MAX)
+            pause = min(self._plan.ttl * AGAIN_SHARE, term.ttl * AGAIN_SHARE, AGAIN_MAX)
             self.due = now + pause * (1 - random / 2)
         self._set_wake(term)
 
@@ -185,7 +185,7 @@ class RenewalSchedule:
 
     def patience(self, term: Term) -> float:
         """Return how many seconds to wait for a reply, so that time is left for another try."""
-        return self._ttl(term) * RENEWAL_SHARE
+        return min(self._plan.ttl, term.ttl) * RENEWAL_SHARE
 
     # --- messages to the holder --------------------------------------------------------------
 
@@ -223,10 +223,6 @@ class RenewalSchedule:
         if plan.max_hold is not None and term.start + term.ttl >= self._began + plan.max_hold:
             return f"it was held for {plan.max_hold:g} s (max_hold)"
         return None
-
-    def _ttl(self, term: Term) -> float:
-        """Return the shorter of the planned TTL and the term's own, which the user may have set."""
-        return min(self._plan.ttl, term.ttl)
 
     def _set_wake(self, term: Term) -> None:
         # `gather` does not count: another lease's renewal takes this one along.

@@ -14,7 +14,6 @@ queue keeps out the readers that come later. So no waiter is overtaken, readers 
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -130,7 +129,7 @@ class SharedAttempt(Attempt):
             try:
                 reply = yield from self.reach(query)
             except StatementError as failure:
-                deadline.now = (yield Sleep(0)).now
+                deadline.now = failure.now
                 if failure.fault is not Fault.BUSY or deadline.now >= until:
                     self._take_doubt(failure)
                     return None
@@ -143,9 +142,10 @@ class SharedAttempt(Attempt):
         """Notify the readers behind this one, now that it holds the name: they may join."""
         if self.dialect.can_notify and self.request.tickets:
             query = self.dialect.query(CallReaders(self.request.name, self.request.token))
-            with contextlib.suppress(StatementError):
-                yield Execute(query, CALLING)
-            self.deadline.now = (yield Sleep(0)).now
+            try:
+                self.deadline.now = (yield Execute(query, CALLING)).now
+            except StatementError as failure:
+                self.deadline.now = failure.now
 
     # --- reading -----------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ from ..lock_state import printable
 from .commands import ListBlocked, Register, Sweep, Unregister
 from .deadlock import Blocked, find_cycle
 from .faults import Fault, StatementError
-from .retry import AWAY, PASSING, retry
-from .steps import Execute, Procedure, Reply, Sleep, Step
+from .retry import AWAY, PASSING, retry_after
+from .steps import Execute, Procedure, Reply, Step
 
 if TYPE_CHECKING:
     from .statements import Statements
@@ -40,6 +40,8 @@ LEAVING = 0.5
 
 # After these faults a waiter stops trying to register.
 NEVER = frozenset({Fault.SCHEMA, Fault.PRIVILEGE})
+# After these it tries again to delete its row.
+_ANY_MORE = PASSING | {Fault.DISCONNECTED}
 
 
 def _answered(error: DBLockError) -> bool:
@@ -69,29 +71,21 @@ class Waiter:
     start: float
     caller: Caller
     id: str | None = None
-    _next: float | None = None
+    #: When :meth:`note` next has to run, in monotonic seconds; at once if it has not run yet.
+    next: float = -math.inf
     _seen_as: object = None
     #: It registers even if another waiter of its process is registered for the same name.
     _stands_out: bool = False
 
     @property
-    def next(self) -> float:
-        """When :meth:`note` next has to run a statement, in monotonic seconds."""
-        if self._next is None:
-            timing = self.dialect.timing
-            first = timing.look if self.caller.holds() else timing.visible_after
-            self._next = self.start + first
-        return self._next
-
-    @property
     def seen(self) -> bool:
         """Whether it is registered itself, or can never be."""
-        return self.id is not None or self._next == math.inf
+        return self.id is not None or self.next == math.inf
 
     def stand_out(self, now: float) -> Procedure[float]:
         """Register this waiter itself; return the time. :attr:`seen` says whether it succeeded."""
         if not self.seen:
-            self._stands_out, self._next = True, now
+            self._stands_out, self.next = True, now
         return (yield from self.note(now))
 
     def wait(
@@ -102,12 +96,13 @@ class Waiter:
 
         Raises DeadlockDetected.
         """
-        until = None if seconds is None else now + seconds
+        until = math.inf if seconds is None else now + seconds
         while True:
-            now = yield from self.note(now)
-            reply = yield step(self.piece(None if until is None else until - now, now))
+            if now >= self.next:
+                now = yield from self.note(now)
+            reply = yield step(self.piece(until - now, now))
             now = reply.now
-            if reply.matched or reply.rows or (until is not None and now >= until):
+            if reply.matched or reply.rows or now >= until:
                 return reply
 
     def piece(self, seconds: float | None, now: float) -> float:
@@ -121,17 +116,21 @@ class Waiter:
         This does nothing before :attr:`next`. Raises DeadlockDetected when the wait would never
         end.
         """
+        timing = self.dialect.timing
+        if self.next == -math.inf:
+            first = timing.look if self.caller.holds() else timing.visible_after
+            self.next = self.start + first
         if now < self.next:
             return now
-        timing, holds = self.dialect.timing, self.caller.holds()
+        holds = self.caller.holds()
         if not holds and not self._stands_out and not self._is_seen():
-            self._next = now + timing.look_max
+            self.next = now + timing.look_max
             return now
         waited = now - self.start
         look = min(max(timing.look, LOOK_SHARE * waited), timing.look_max) if holds else SIGN
         if holds and self.strategy == "row" and waited > 2 * timing.look:
             look = timing.look_max  # each check gives up the position in the server's own queue
-        self._next = now + look
+        self.next = now + look
         try:
             now = (yield from self._write(look + LATE, holds, now)).now
             if holds:
@@ -141,11 +140,11 @@ class Waiter:
                 self._judge(query.read(reply))
         except StatementError as failure:
             # A waiter that cannot register still may be granted the lock.
-            now = (yield Sleep(0)).now  # the failed statement took time too
+            now = failure.now
             away = failure.fault in AWAY
-            self._next = now + (timing.look_max if away else min(look, timing.look))
+            self.next = now + (timing.look_max if away else min(look, timing.look))
             if failure.fault in NEVER:
-                self._next = math.inf
+                self.next = math.inf
         return now
 
     def _write(self, lasts: float, holds: Mapping[str, int | None], now: float) -> Procedure[Reply]:
@@ -198,10 +197,12 @@ class Waiter:
         """Delete this waiter's row. If that fails the row expires by itself."""
         self._let_another_be_seen()
         if self.id is not None:
-            query, self.id, self._next = self.dialect.query(Unregister(self.id)), None, None
-            now = (yield Sleep(0)).now
-            with contextlib.suppress(StatementError):
-                yield from retry(query, LEAVING, now, PASSING | {Fault.DISCONNECTED})
+            query, self.id, self.next = self.dialect.query(Unregister(self.id)), None, -math.inf
+            try:
+                yield Execute(query)
+            except StatementError as failure:
+                with contextlib.suppress(StatementError):
+                    yield from retry_after(failure, query, LEAVING, failure.now, _ANY_MORE)
 
     def during(self, waiting: Procedure[T]) -> Procedure[T]:
         """Run a procedure that waits, and delete this waiter's row if the procedure fails.
@@ -211,11 +212,15 @@ class Waiter:
         try:
             return (yield from waiting)
         except DBLockError as error:
-            if isinstance(error, Unavailable | OutcomeUnknown) and not _answered(error):
-                self._let_another_be_seen()  # the database is away
-                raise
-            yield from self.leave()
+            yield from self.failed(error)
             raise
+
+    def failed(self, error: DBLockError) -> Procedure[None]:
+        """Delete this waiter's row after the wait has ended with an error."""
+        if isinstance(error, Unavailable | OutcomeUnknown) and not _answered(error):
+            self._let_another_be_seen()  # the database is away
+        else:
+            yield from self.leave()
 
     def _is_seen(self) -> bool:
         """Whether its process registers this waiter, of all waiters for the same name with the

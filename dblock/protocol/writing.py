@@ -47,7 +47,7 @@ def write(
                 raise told from failure.__cause__
             lost = failure
         before.add(lost)
-        deadline.now = (yield Sleep(0 if first else PAUSE)).now
+        deadline.now = lost.now if first else (yield Sleep(PAUSE)).now
         # Even with a patience of 0 a connection that may have died while idle is replaced.
         if deadline.over and not first:
             raise unknown(lost, name) from lost.__cause__

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from types import FrameType
 
 import pytest
@@ -18,17 +19,20 @@ from dblock import Locks
 from dblock.aio import AsyncLocks
 from tests.aio.support import async_url
 from tests.conftest import Database, lent
+from tests.support import Threads
 
 pytestmark = pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 db = pytest.fixture(lent)
 
 # For one `with locks.lease(name): pass`. Of psycopg there is none: dblock speaks to libpq.
-CALLS, CALLS_ASYNCIO = 116, 174
+CALLS, CALLS_ASYNCIO = 104, 159
+# For one turn, of a process that waits in the queue until another one's release grants it the name.
+CALLS_TURN = 224
 # For one row lock that begins a transaction of the user's.
-CALLS_BORROWED = 74
+CALLS_BORROWED = 73
 # The asyncio of each version of Python calls its own functions as it likes, and so does SQLAlchemy.
 HERE = str(Path(dblock.__file__).parent)
-WARM, PAIRS = 20, 2
+WARM, PAIRS, TURNS = 20, 2, 100
 #: The quietest counts: something may happen meanwhile that is not part of a pair.
 ROUNDS = 50
 
@@ -67,6 +71,30 @@ def test_a_pair(db: Database) -> None:
         calls = fewest(pair)
     assert per_pair(calls, lambda file: "psycopg" in file) == 0
     assert per_pair(calls, lambda file: file != __file__) <= CALLS
+
+
+def test_a_turn(db: Database, threads: Threads) -> None:
+    """Two ``Locks`` pass the name on to each other; a release notifies the waiter."""
+    ended = Event()
+    with Locks(db.url) as locks, Locks(db.url) as others:
+
+        def rival() -> None:
+            while not ended.is_set():
+                with others.lease("report"):
+                    pass
+
+        def turn() -> Counter[str]:
+            notified = notifier.calls
+            with counting() as calls, locks.lease("report"):
+                pass
+            return calls if notifier.calls > notified else Counter()
+
+        notifier = locks._database.contenders.local_queue.notifier
+        threads.start(rival)
+        turns = [turn() for _ in range(TURNS)]
+        ended.set()
+        threads.join()
+    assert min(calls.total() for calls in turns if calls) <= CALLS_TURN
 
 
 def test_a_row_lock_in_the_users_transaction(db: Database, engine: Engine) -> None:

@@ -190,7 +190,8 @@ def renewed(locks: Locks, leases: Sequence[Lease]) -> list[type]:
     asked = [
         Asked(Renewal(lease.name, lease.token, LONG), Held(lease.fence, term)) for lease in leases
     ]
-    return [type(outcome) for outcome in run(locks, renew_all(locks._database.dialect, asked))]
+    outcomes, _ = run(locks, renew_all(locks._database.dialect, asked))
+    return [type(outcome) for outcome in outcomes]
 
 
 # --- given back --------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from dblock.dialects.tickets import TICKET
 from dblock.protocol import commands
 from dblock.protocol.acquire import acquire
 from dblock.protocol.commands import Look, LookQueued
+from dblock.protocol.deadline import Deadline
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, LeaseRequest, Refused
 from dblock.protocol.row_lock import Locked, lock
@@ -40,6 +41,7 @@ from dblock.protocol.steps import (
 )
 from dblock.protocol.term import Term
 from dblock.protocol.waiters import Caller, Waiter
+from dblock.protocol.waiting import WaitOptions
 from tests.protocol.stage import TABLES, located
 from tests.support import examples
 
@@ -72,7 +74,7 @@ def unseen(dialect: Dialect) -> Waiter:
             new_id=lambda: TOKEN,
             seen={},
         ),
-        _next=math.inf,
+        next=math.inf,
     )
 
 
@@ -104,6 +106,7 @@ class Clock:
                 reply = self.perform(step)
             except StatementError as caught:
                 failure = caught
+                failure.now = self.now
 
     def perform(self, step: Step) -> Reply:
         sent = self.now
@@ -165,13 +168,8 @@ def leased(dialect: Dialect, policy: RetryPolicy, wait: float | None, *, fair: b
     return acquire(
         dialect,
         new_claim(),
-        policy,
-        fair=fair,
-        start=START,
-        wait=wait,
-        patience=10.0,
-        line="report",
-        waiter=lambda: unseen(dialect),
+        Deadline(START, wait, 10.0, START),
+        WaitOptions(policy, "report", lambda: unseen(dialect), fair),
     )
 
 

@@ -80,7 +80,7 @@ def test_readers_of_one_program_are_renewed_at_once(locks: Locks, others: Locks)
         for ttls in ((LONG, 1.0), (1.0, 2 * LONG)):
             asked = [Asked(Renewal(NAME, hold.token, ttl), hold.lease) for ttl in ttls]
             before = time.monotonic()
-            outcomes = run(locks, renew_all(locks._database.dialect, asked))
+            outcomes, _ = run(locks, renew_all(locks._database.dialect, asked))
             assert [outcome.ttl for outcome in outcomes] == list(ttls)
             left = remaining(others)
             assert left + time.monotonic() - before > max(ttls) - 1.0

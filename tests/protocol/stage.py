@@ -163,6 +163,7 @@ class Stage:
                 reply = self._perform(step)
             except StatementError as caught:
                 failure = caught
+                failure.now = self.now
         protocol.close()
         return [*self.lines, "..."]
 

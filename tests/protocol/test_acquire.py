@@ -14,12 +14,14 @@ from dblock.dialects import PostgreSQL
 from dblock.protocol import commands
 from dblock.protocol.acquire import acquire
 from dblock.protocol.commands import Look
+from dblock.protocol.deadline import Deadline
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, LeaseRequest, Refused
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Execute, Procedure, Query, Reply, Sleep, WaitTurn
 from dblock.protocol.term import Term
 from dblock.protocol.waiters import Caller, Waiter
+from dblock.protocol.waiting import WaitOptions
 
 Rows = Sequence[Sequence[Any]]
 
@@ -52,13 +54,8 @@ def test_a_name_that_becomes_free_while_it_is_joined_for_is_tried_for_in_the_sam
     acquiring = acquire(
         DIALECT,
         request,
-        policy,
-        fair=False,
-        start=0.0,
-        wait=None,
-        patience=1.0,
-        line="report",
-        waiter=lambda: waiter,
+        Deadline(0.0, None, 1.0, 0.0),
+        WaitOptions(policy, "report", lambda: waiter),
     )
     said: list[tuple[type[object], Rows]] = [
         (Execute, []),  # refused
@@ -83,13 +80,8 @@ def acquiring_once_lost(end: Query[Any] | None, *ended: Reply) -> Procedure[Held
     acquiring = acquire(
         DIALECT,
         request,
-        RetryPolicy(),
-        fair=False,
-        start=0.0,
-        wait=None,
-        patience=0.0,
-        line="report",
-        waiter=lambda: waiter,
+        Deadline(0.0, None, 0.0, 0.0),
+        WaitOptions(RetryPolicy(), "report", lambda: waiter),
     )
     assert isinstance(next(acquiring), Execute)
     step: object = acquiring.throw(StatementError(Fault.DISCONNECTED, "lost", end=end))
@@ -123,9 +115,10 @@ def test_a_doubt_is_closed_by_a_look_once_its_session_is_gone(
     acquiring = acquiring_once_lost(end, *ended)
     step = acquiring.send(SLEPT)
     assert step == Execute(DIALECT.query(Look(("report",))))
-    assert isinstance(acquiring.throw(StatementError(Fault.UNREACHABLE, "away")), Sleep)
+    away = StatementError(Fault.UNREACHABLE, "away")
+    away.now = 1.0
     with pytest.raises(error):
-        acquiring.send(Reply([], 0, 1.0, 1.0))
+        acquiring.throw(away)
 
 
 def test_what_is_granted_is_believed_for_what_remained_of_it() -> None:
@@ -156,15 +149,12 @@ def renewing_what_is_found() -> Procedure[Held | Refused]:
 
 def test_what_is_found_is_renewed_and_believed_from_then_on() -> None:
     acquiring = renewing_what_is_found()
-    assert acquiring.send(Reply([("mine", 3)], 1, 55.0, 56.0, "server")) == Sleep(0)
     with pytest.raises(StopIteration) as told:
-        acquiring.send(Reply([], 0, 56.0, 56.0))
+        acquiring.send(Reply([("mine", 3)], 1, 55.0, 56.0, "server"))
     assert told.value.value == Held(3, Term(55.0, 30.0), "server", contended=True)
 
 
 def test_what_is_found_is_given_back_when_its_renewal_is_told_too_late() -> None:
     acquiring = renewing_what_is_found()
-    assert acquiring.send(Reply([("mine", 3)], 1, 55.0, 86.0, "server")) == Sleep(0)
-    assert acquiring.send(Reply([], 0, 86.0, 86.0)) == Execute(
-        DIALECT.query(commands.PassOn("report", "mine"))
-    )
+    step = acquiring.send(Reply([("mine", 3)], 1, 55.0, 86.0, "server"))
+    assert step == Execute(DIALECT.query(commands.PassOn("report", "mine")))

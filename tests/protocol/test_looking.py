@@ -24,11 +24,16 @@ def at(now: float) -> Reply:
     return Reply((), 1, now, now)
 
 
+def failed(fault: Fault, now: float) -> StatementError:
+    failure = StatementError(fault, "as the test wants it")
+    failure.now = now
+    return failure
+
+
 def test_what_is_in_use_is_waited_for() -> None:
     procedure = looking()
     assert next(procedure) == Execute(QUERY)
-    assert procedure.throw(StatementError(Fault.BUSY, "in use")) == Sleep(0)
-    assert procedure.send(at(START + 1)) == Sleep(PAUSE)
+    assert procedure.throw(failed(Fault.BUSY, START + 1)) == Sleep(PAUSE)
     assert procedure.send(at(START + 1 + PAUSE)) == Execute(QUERY)
     with pytest.raises(StopIteration) as ended:
         procedure.send(at(START + 1 + PAUSE))
@@ -38,15 +43,13 @@ def test_what_is_in_use_is_waited_for() -> None:
 def test_as_long_as_for_any_statement() -> None:
     procedure = looking()
     next(procedure)
-    assert procedure.throw(StatementError(Fault.BUSY, "in use")) == Sleep(0)
     with pytest.raises(DBLockError):
-        procedure.send(at(START + 2))
+        procedure.throw(failed(Fault.BUSY, START + 2))
 
 
 @pytest.mark.parametrize("fault", [Fault.CANCELED, Fault.SERIALIZATION, Fault.UNREACHABLE])
 def test_all_else_is_told_at_once(fault: Fault) -> None:
     procedure = looking()
     next(procedure)
-    assert procedure.throw(StatementError(fault, "no")) == Sleep(0)
     with pytest.raises(DBLockError):
-        procedure.send(at(START))
+        procedure.throw(failed(fault, START))

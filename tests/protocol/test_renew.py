@@ -73,6 +73,7 @@ class Table:
             fault = Fault.BUSY if found is None else self.troubles.get(self.count)
             if fault is not None:
                 failure = StatementError(fault, "as if")
+                failure.now = self.now
             else:
                 reply = Reply(found or (), 0, sent, self.now, self.server)
 
@@ -92,7 +93,8 @@ class Table:
         ]
 
     def renew_all(self, holds: list[Asked], within: float | None = None) -> list[Renewed]:
-        return self.run(renew_all(DIALECT, holds, within))
+        outcomes, _ = self.run(renew_all(DIALECT, holds, within))
+        return outcomes
 
 
 def test_many_are_one_statement() -> None:
@@ -132,7 +134,7 @@ def test_the_one_writer_is_not_asked_again_for_each_half() -> None:
     table = Table(holds)
     table.busy = {"name 1"}
     dialect = SQLite(None, "dblock_", Timeouts())
-    outcomes = table.run(renew_all(dialect, holds))
+    outcomes, _ = table.run(renew_all(dialect, holds))
     assert [type(outcome) for outcome in outcomes] == [RenewalFailed] * 7
     assert table.count == 1
 

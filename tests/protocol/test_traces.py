@@ -19,10 +19,12 @@ from dblock.dialects import DIALECTS
 from dblock.protocol import guard, release, renew, row_lock
 from dblock.protocol.acquire import acquire
 from dblock.protocol.attach import Detached, attach
+from dblock.protocol.deadline import Deadline
 from dblock.protocol.lease import Held, LeaseRequest
 from dblock.protocol.renew import Asked
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Procedure
+from dblock.protocol.waiting import WaitOptions
 from tests.protocol.stage import HELD, READER, READERS, START, TTL, Script, Stage
 
 PAGES = Path(__file__).parent / "traces"
@@ -47,14 +49,14 @@ def taking(
     return acquire(
         dialect,
         LeaseRequest("report", READER if shares else "token", "me", TTL, short, shares=shares),
-        policy,
-        fair=fair,
-        start=START,
-        wait=wait,
-        patience=PATIENCE,
-        line="report",
-        waiter=lambda: waiter,
-        can_wait_in_server=wait != 0 and not shares and dialect.can_wait_in_server,
+        Deadline(START, wait, PATIENCE, START),
+        WaitOptions(
+            policy,
+            "report",
+            lambda: waiter,
+            fair,
+            in_server=wait != 0 and not shares and dialect.can_wait_in_server,
+        ),
         hot=hot,
         look_first=shares,
     )

@@ -15,8 +15,10 @@ class Found(NamedTuple):
 
 
 ASKED_FIRST = """if self._closed or connection.cleared != self._cleared:
-            return _close(connection.driver, self._adapter)
-        return self._idle.append(connection)"""
+            close(connection.driver, self._adapter)
+        else:
+            self._idle.append(connection)
+        return turns.put(None)"""
 
 TOLD_WITH_THE_REST = """schedule.told(term)
                 if hold.callbacks.on_danger is not None:
@@ -63,24 +65,24 @@ FOUND = {
         Planted(
             "closed_while_used",
             CONNECTIONS,
-            "Connections._keep",
+            "Connections.give",
             "self._idle.append(connection)",
             ASKED_FIRST,
         ),
         """
-        two at Connections._keep `return self._idle.append(connection)`: other
+        two at Connections.give `self._idle.append(connection)`: other
         """,
     ),
     "a connection from before a failure is kept": Found(
         Planted(
             "cleared_while_used",
             CONNECTIONS,
-            "Connections._keep",
+            "Connections.give",
             "self._idle.append(connection)",
             ASKED_FIRST,
         ),
         """
-        one at Connections._keep `return self._idle.append(connection)`: other
+        one at Connections.give `self._idle.append(connection)`: other
         """,
     ),
     "the last idle connection is taken from the renewals": Found(

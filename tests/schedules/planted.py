@@ -119,7 +119,7 @@ PLANTED = (
     Planted("an_alarm", LOCAL_QUEUE, "LocalQueue.alarm", "waiter.wake()", "pass"),
     # --- the listener
     Planted("two_are_called", LISTENER, "Listener.connect", "self._open or self._con", "self._con"),
-    Planted("two_are_called", NOTIFIER, "Notifier._stop_reading", "other.event.set()", "pass"),
+    Planted("two_are_called", NOTIFIER, "Notifier._stop_reading", "other.call()", "pass"),
     Planted("two_are_called", NOTIFIER, "Notifier._stop_reading", "self._reader = None", "pass"),
     Planted(
         "the_reader_gives_up", NOTIFIER, "Notifier._stop_reading", "call.waits = False", "pass"
@@ -139,13 +139,11 @@ PLANTED = (
     Planted(
         "cleared_while_used",
         CONNECTIONS,
-        "Connections._keep",
+        "Connections.give",
         "self._idle.append(connection)",
         "pass",
     ),
-    Planted(
-        "closed_while_used", CONNECTIONS, "Connections._keep", "self._closed or stale", "stale"
-    ),
+    Planted("closed_while_used", CONNECTIONS, "Connections.give", "self._closed or stale", "stale"),
     Planted("three_turns", CONNECTIONS, "Connections.drop", "connection.turns.put(None)", "pass"),
     Planted("three_turns", CONNECTIONS, "Connections.give", "turns.put(None)", "pass"),
     Planted("one_cannot_be_made", CONNECTIONS, "Connections.take", "turns.put(None)", "pass"),

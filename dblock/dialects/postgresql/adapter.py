@@ -107,6 +107,9 @@ class Psycopg(Adapter):
     def is_usable(self, connection: Any) -> bool:
         return bool(connection.pgconn.status == _OK)
 
+    def broken(self, connection: Any) -> Callable[[], object]:
+        return partial(getattr, connection.pgconn, "status")  # a property, written in C; 0 is OK
+
     def sender(self, connection: Any) -> Send:
         return Sender(connection, poller(connection.fileno())).send
 
@@ -167,8 +170,10 @@ class Psycopg(Adapter):
 
     def called(self, connection: Any) -> list[tuple[str, Passed | None]]:
         connection.pgconn.consume_input()
-        calls = iter(connection.pgconn.notifies, None)
-        return [read_call(call.extra.decode("ascii", "replace")) for call in calls]
+        called = []
+        for call in iter(connection.pgconn.notifies, None):
+            called.append(read_call(call.extra.decode("ascii", "replace")))
+        return called
 
     def classify(self, error: BaseException) -> Fault | None:
         state = getattr(error, "sqlstate", None)
@@ -194,8 +199,10 @@ def read_call(message: str) -> tuple[str, Passed | None]:
     """Return the notified ticket, and the hold that is passed on to it, if there is one."""
     ticket, *hold = message.split(" ")
     if len(ticket) == TICKET and len(hold) == 3:
-        with contextlib.suppress(ValueError):
+        try:
             return ticket, Passed(int(hold[0]), float(hold[1]), float(hold[2]))
+        except ValueError:
+            pass  # any client may send a message
     return ticket[:NUMBER], None
 
 

@@ -9,8 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..attempt import Attempt
 from .polling import Polling, Waiting
@@ -21,25 +21,32 @@ if TYPE_CHECKING:
     from ...policy import RetryPolicy
     from ..waiters import Waiter
 
-__all__ = ["Polling", "Queueing", "ServerWait", "Waiting", "way_to_wait"]
+__all__ = ["Polling", "Queueing", "ServerWait", "WaitOptions", "Waiting", "way_to_wait"]
 
 
-def way_to_wait(
-    attempt: Attempt,
-    policy: RetryPolicy,
-    waiter: Waiter,
-    line: Hashable,
-    *,
-    fair: bool,
-    can_wait_in_server: bool,
-    hot: bool,
-) -> Waiting:
-    """Return the waiting strategy: ``can_wait_in_server`` and ``hot`` are as with :func:`.acquire`.
+class WaitOptions(NamedTuple):
+    """How a caller waits if it has to.
 
-    ``line`` is the key of this process's local queue. A waiter that is not ``hot`` has made its
-    first try already, and was refused.
+    ``line`` is the key of this process's local queue. ``waiter`` makes the entry in the table of
+    waiters; it is called only if the caller has to wait. ``fair`` keeps the order of arrival on
+    every database. ``in_server`` says that a connection for a wait in the server may be available.
     """
+
+    policy: RetryPolicy
+    line: Hashable
+    waiter: Callable[[], Waiter]
+    fair: bool = False
+    in_server: bool = False
+
+
+def way_to_wait(attempt: Attempt, options: WaitOptions, *, hot: bool) -> Waiting:
+    """Return the waiting strategy; ``hot`` is as with :func:`.acquire`.
+
+    A waiter that is not ``hot`` has made its first try already, and was refused.
+    """
+    policy, line, waiter, fair, in_server = options
     way = Queueing if attempt.dialect.can_notify else Polling
-    if can_wait_in_server and policy.endless and not fair:  # the server keeps only a rough order
+    if in_server and policy.endless and not fair:  # the server keeps only a rough order
         way = ServerWait
-    return way(attempt, policy, waiter, line, fair, hot, number=int(not hot))
+    number = int(not hot)
+    return way(attempt, attempt.deadline, policy, waiter(), line, fair, hot, number)

@@ -53,6 +53,7 @@ class Polling:
     """One wait for a name: the base class of the waiting strategies, which itself polls."""
 
     attempt: Attempt
+    deadline: Deadline
     policy: RetryPolicy
     waiter: Waiter
     line: Hashable
@@ -67,12 +68,9 @@ class Polling:
     #: How many polls in a row found the same position in the queue.
     stuck: int = field(default=0, init=False)
 
-    @property
-    def deadline(self) -> Deadline:
-        return self.attempt.deadline
-
     def begin(self) -> Procedure[bool]:
-        """Wait for the first position in the local queue; False if the deadline passes.
+        """Wait for the first position in the local queue; read the name, and return False, if the
+        deadline passes.
 
         If this process is already listening for notifications, the first try joins the database's
         queue.
@@ -84,20 +82,21 @@ class Polling:
             alarmed = yield from self.stand(self.deadline.left)
             if self.turn.first:
                 return True
+            # After an alarm the database is away. Each waiter finds that out now, not one after
+            # the other.
+            yield from self.attempt.look(None)
             if not alarmed:
                 return False
-            # The database is away. Each waiter finds that out now, not one after the other.
-            yield from self.attempt.look(None)
 
     def ask(self) -> Procedure[Held | None]:
         """Ask for the name."""
-        return (yield from self._ask())
+        return self._ask()
 
     def _ask(self, ask: Ask | None = None) -> Procedure[Held | None]:
         """Ask as :meth:`.Attempt.run` does, and count the try."""
         self.number += not self.joins
         self.joins = False
-        return (yield from self.attempt.run(self.turn.ticket, ask))
+        return self.attempt.run(self.turn.ticket, ask)
 
     def rest(self) -> Procedure[bool]:
         """Wait until another try makes sense; False to give up."""
@@ -144,13 +143,13 @@ class Polling:
 
     def pause(self, sleep: float) -> Procedure[bool]:
         """Sleep ``sleep`` seconds; return whether to ask at once, without a poll."""
+        return self.sleep(sleep) if self.turn.first else self._pause_behind(sleep)
+
+    def _pause_behind(self, sleep: float) -> Procedure[bool]:
+        """As :meth:`pause`, for a waiter that is not the first in the local queue."""
         until = self.deadline.now + sleep
-        if not self.turn.first:
-            yield from self.stand(sleep)
-            sleep = max(0.0, until - self.deadline.now)
-            if self.joins:
-                return True
-        return (yield from self.sleep(sleep))
+        yield from self.stand(sleep)
+        return self.joins or (yield from self.sleep(max(0.0, until - self.deadline.now)))
 
     def sleep(self, sleep: float) -> Procedure[bool]:
         """As :meth:`pause`, for the first waiter in the local queue."""

@@ -36,9 +36,9 @@ class Queueing(Polling):
 
     def ask(self) -> Procedure[Held | None]:
         if self.passed is None:
-            return (yield from super().ask())
+            return self._ask()
         passed, self.passed = self.passed, None
-        return (yield from self.attempt.believe(passed, self.turn.ticket))
+        return self.attempt.believe(passed, self.turn.ticket)
 
     def sleep(self, sleep: float) -> Procedure[bool]:
         position = self.attempt.seen.position

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...errors import DBLockError
 from ..attempt import Answer
 from ..commands import WaitInServer
+from ..explain import explain
 from ..faults import Fault, StatementError
 from ..lease import Held
 from ..release import end_session
 from ..retry import UNDONE
-from ..steps import ExecuteOnSession, Procedure, Sleep
+from ..steps import ExecuteOnSession, Procedure
 from .polling import Polling
 
 #: Faults that cut a wait off; the waiter may wait in the server again at once.
@@ -91,15 +91,16 @@ class ServerWait(Polling):
         The session has not asked for the name, so no outcome is in doubt.
         """
         deadline = self.deadline
-        deadline.now = (yield Sleep(0)).now
+        deadline.now = failure.now
         if failure.end is None:
             return
         try:
             _, deadline.now = yield from end_session(
                 self.attempt.dialect, failure.end, deadline.reach, deadline.now
             )
-        except DBLockError as error:
-            raise self.attempt.told(error) from error.__cause__
+        except StatementError as away:
+            error = explain(self.attempt.dialect, away, harmless=True)
+            raise self.attempt.told(error) from away.__cause__
 
     def _patience(self) -> Procedure[float]:
         """Return the seconds of one wait in the server."""

@@ -108,7 +108,8 @@ HANDOVER = (
         "an-attached-hold-is-believed-when-found",
         "what is found after a lost reply is renewed before it is believed",
         "protocol.attach._Attaching._confirm",
-        "outcome = yield from confirm(self.dialect, asked, deadline.reach, deadline.now)",
+        "outcome, deadline.now = yield from confirm(\n"
+        "self.dialect, asked, deadline.reach, deadline.now\n)",
         "outcome: Term | DBLockError = asked.held.term",
         f"{TRACES}[postgresql]",
         dies_in="model handover: b.attach#1!alone:3 b.attach#1!cut:0.2",

@@ -41,8 +41,8 @@ OUTCOMES = (
     Mutant(
         "ghost-reader",
         "the session that a read lost does not stay on the server",
-        "retry.retry",
-        "if lost:\n    yield from end_lost(lost, within)",
+        "retry.retry_after",
+        "yield from end_lost(lost, within)",
         "",
         f"{MATRIX}[postgresql-deaf]",
         dies_in="model reader: c.look#1!mute",

@@ -13,8 +13,8 @@ SEMAPHORE = (
         "the-turnstile-is-not-fair",
         "with fair=True waiters get slots in the order of arrival",
         "Makers.semaphore",
-        "self._classes.lease(self._database, given)",
-        "self._classes.lease(self._database, given._replace(fair=False))",
+        "self._classes.lease(self._database, checked, given)",
+        "self._classes.lease(self._database, checked, given._replace(fair=False))",
         f"{TESTS}::test_fair_waiters_get_slots_in_the_order_of_arrival[threads-mariadb]",
     ),
     Mutant(

@@ -70,7 +70,7 @@ WAITERS = (
         "a-waiters-row-stays",
         TRACE,
         "Waiter.leave",
-        "yield from retry(query, LEAVING, now, PASSING | {Fault.DISCONNECTED})",
+        "yield Execute(query)",
         "pass",
         f"{SEEN}::test_who_waits_is_shown[threads-sqlite-lease]",
         dies_in="sqlite given-back-while-renewed:",

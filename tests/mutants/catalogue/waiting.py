@@ -186,7 +186,7 @@ WAITING = (
         "refused-and-passed-the-name",
         NOBODY_KNOWS,
         "release._left_behind",
-        "if not (yield from _has(dialect, request.name, request.token, now)):",
+        "if not (yield from _has(dialect, request.name, request.token, failure.now)):",
         "if True:",
         FOUND,
         dies_in="postgresql passed-by: b.leave#2<+1.7",
