@@ -286,7 +286,7 @@ class Locks(Operators):
         self, name: str, token: str | None, owner: str | None
     ) -> tuple[Database, LeaseOptions, str, str]:
         label = "" if owner is None else check_label(owner)[:LABEL_MAX]
-        options = LeaseOptions(name, plan(30.0, False), self.retry, label=label)
+        options = LeaseOptions(name, plan(30.0, False), self.retry, client=label)
         secret = self._database.runtime.token(16) if token is None else check_token(token)
         return self._database, options, secret, label or self._database.owner("")
 

@@ -40,8 +40,8 @@ class SimulatedDatabase(Database):
         self._process = process
         self._usual_dialect = usual.dialect
 
-    def owner(self, label: str) -> str:
-        return self._process.name or super().owner(label)
+    def owner(self, label: str, client: str = "") -> str:
+        return client or self._process.name or super().owner(label)
 
     def borrow(self, on: Any) -> Borrowed:
         real = borrow(on, self._dialect_of(on), self.runtime)
