@@ -99,7 +99,7 @@ class Lease(HeldLease):
         request = LeaseRequest(
             self.name,
             for_reader(token) if self._shares else token,
-            database.owner(options.label),
+            database.owner(options.label, options.client),
             options.plan.first,
             options.plan.short,
             names.known(self.name),

@@ -136,8 +136,6 @@ class Makers:
         waits no new readers get in. All arguments mean the same as for :meth:`lease`. See
         :class:`SharedLease`.
         """
-        #: The options of a lease for which the caller gives none.
-        self._usual = lease_options(self.retry, self._policy)
         return self._classes.shared(
             self._database, check_name(name), self._options("shared", options)
         )
@@ -199,7 +197,7 @@ class Makers:
         self, name: str, token: str | None, owner: str | None
     ) -> tuple[Database, str, LeaseOptions, str, str]:
         label = "" if owner is None else check_label(owner)[:LABEL_MAX]
-        options = LeaseOptions(plan(30.0, False), self.retry, label=label)
+        options = LeaseOptions(plan(30.0, False), self.retry, client=label)
         secret = self._database.runtime.token(16) if token is None else check_token(token)
         return self._database, name, options, secret, label or self._database.owner("")
 

@@ -123,6 +123,8 @@ class LeaseOptions(NamedTuple):
     fair: bool = False
     label: str = ""
     callbacks: Callbacks = NO_CALLBACKS
+    #: The owner label of the client for which a handle waits, if that is not this process.
+    client: str = ""
 
 
 def unknown_option(maker: str, given: Mapping[str, Any]) -> TypeError:

@@ -141,7 +141,8 @@ class Semaphore(SingleHandle):
         if refusal is not None:
             return refusal
         known = self._freed.pop(self.name, self._limit)
-        token, owner = self._runtime.token(16), database.owner(options.label)
+        token = self._runtime.token(16)
+        owner = database.owner(options.label, options.client)
         request = LeaseRequest(self.name, token, owner, options.plan.first)
         attempt = SlotAttempt(
             database.dialect,
@@ -191,7 +192,7 @@ class Semaphore(SingleHandle):
         waiter = None
         if self._limit == 1:  # it waits for exactly one slot, so dblock can find a deadlock
             name = slot_name(self.name, 1)
-            waiter = database.waiter(name, "lease", deadline.start, options.label)
+            waiter = database.waiter(name, "lease", deadline.start, options.label, options.client)
             waited.callback(database.withdraw, waiter)
         while True:
             turnstile = _Turnstile(database, self.name, options)

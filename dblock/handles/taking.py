@@ -59,7 +59,7 @@ class Taking:
         contenders, dialect, often = database.contenders, database.dialect, options.retry.wait
 
         def waiter() -> Waiter:
-            self.waiter = database.waiter(name, strategy, start, options.label)
+            self.waiter = database.waiter(name, strategy, start, options.label, options.client)
             return self.waiter
 
         # Only one of this process's waiters with the same poll interval is in the database's queue.

@@ -107,19 +107,22 @@ class Database:
         outcomes, _ = self.run(renew.renew_all(self.dialect, asked, within))
         return outcomes
 
-    def owner(self, label: str) -> str:
-        """Return the present owner label of this process. It is for people, and proves nothing."""
-        return _owner(os.getpid(), label or self.label)
+    def owner(self, label: str, client: str = "") -> str:
+        """Return the present owner label of this process, or of the client for which it waits. It
+        is for people, and proves nothing."""
+        return client or _owner(os.getpid(), label or self.label)
 
-    def waiter(self, name: str, strategy: str, start: float, label: str = "") -> Waiter:
-        """Return a waiter for the caller, which has waited since ``start``."""
+    def waiter(
+        self, name: str, strategy: str, start: float, label: str = "", client: str = ""
+    ) -> Waiter:
+        """Return a waiter for the caller, or for its client, which has waited since ``start``."""
         return Waiter(
             self.dialect,
             name,
             strategy,
             start,
             Caller(
-                owner=partial(self.owner, label),
+                owner=partial(self.owner, label, client),
                 holds=self.callers.held,
                 new_id=partial(self.runtime.token, 16),
                 seen=self.contenders.seen,

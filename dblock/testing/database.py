@@ -43,8 +43,8 @@ class SimulatedDatabase(Database):
     def engine(self) -> Engine:
         return self._usual.engine
 
-    def owner(self, label: str) -> str:
-        return self._process.name or super().owner(label)
+    def owner(self, label: str, client: str = "") -> str:
+        return client or self._process.name or super().owner(label)
 
     def borrow(self, on: Any) -> Borrowed:
         real = borrow(on, self._dialect_of(on), self.runtime)

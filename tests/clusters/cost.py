@@ -12,6 +12,7 @@ from dblock import Locks
 from dblock.schema import upgrade
 from tests.clusters.galera import Galera
 from tests.clusters.patroni import Mode, Patroni
+from tests.clusters.replicas import Replicas
 from tests.servers import MariaDB, OwnServer, PostgreSQL
 
 DATABASE, NAME = "measured", "report"
@@ -38,6 +39,12 @@ def patroni(mode: Mode, nodes: int) -> SetUp:
     return start
 
 
+def replicas(stack: ExitStack) -> Sequence[str]:
+    cluster = stack.enter_context(Replicas(durable=True))
+    cluster.primary.create_database(DATABASE)
+    return [cluster.primary.url_for(DATABASE)]
+
+
 def galera(writers: int) -> SetUp:
     def start(stack: ExitStack) -> Sequence[str]:
         cluster = stack.enter_context(Galera(durable=True))
@@ -52,6 +59,7 @@ SET_UPS: dict[str, tuple[SetUp, SetUp]] = {
     "Patroni, asynchronous, 2 nodes": (one_server(PostgreSQL), patroni("async", 2)),
     "Patroni, synchronous, 2 nodes": (one_server(PostgreSQL), patroni("sync", 2)),
     "Patroni, quorum, 3 nodes": (one_server(PostgreSQL), patroni("quorum", 3)),
+    "MariaDB, semi-synchronous replica": (one_server(MariaDB), replicas),
     "Galera, one of 3 nodes written to": (one_server(MariaDB), galera(1)),
     "Galera, 3 nodes written to": (one_server(MariaDB), galera(3)),
 }

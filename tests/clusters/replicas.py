@@ -39,8 +39,8 @@ class Node(MariaDB):
 
     name = "MariaDB replica"
 
-    def __init__(self, number: int) -> None:
-        super().__init__(options=[*OPTIONS, f"--server-id={number}"])
+    def __init__(self, number: int, durable: bool = False) -> None:
+        super().__init__(durable, options=[*OPTIONS, f"--server-id={number}"])
 
     def follow(self, primary: Node) -> None:
         """Be the replica of another."""
@@ -105,8 +105,8 @@ class Replicas(Cluster[Node]):
 
     kind = "mariadb"
 
-    def __init__(self) -> None:
-        self.nodes = [Node(1), Node(2)]
+    def __init__(self, durable: bool = False) -> None:
+        self.nodes = [Node(1, durable), Node(2, durable)]
         self._haproxy = HAProxy(
             f"mysql+pymysql://{USER}@127.0.0.1:{{port}}/mysql",
             CHECK,

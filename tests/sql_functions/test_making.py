@@ -145,6 +145,24 @@ def test_a_downgrade_keeps_the_table_of_a_gate_that_they_did_not_make(empty: str
     assert execute(empty, FENCES) == [(True,)]
 
 
+def test_the_gates_table_is_that_of_dblock(empty: str) -> None:
+    """The functions' DDL and `fencing.table` each spell it."""
+    upgrade(empty, functions=True)
+    execute(empty, "CREATE SCHEMA other")
+    engine = create_engine(empty)
+    fencing.table(MetaData(), schema="other").create(engine)
+    engine.dispose()
+    columns = """SELECT column_name, data_type, is_nullable, collation_name, column_default
+        FROM information_schema.columns WHERE table_schema = '{}' AND table_name = 'dblock_fence'
+        ORDER BY ordinal_position"""
+    constraints = """SELECT conname, contype::text, pg_get_constraintdef(oid) FROM pg_constraint
+        WHERE conrelid = '{}.dblock_fence'::regclass ORDER BY conname"""
+    for looked in (columns, constraints):
+        theirs = execute(empty, looked.format("other"))
+        assert theirs
+        assert execute(empty, looked.format("public")) == theirs
+
+
 def test_the_gate_is_that_of_dblock(empty: str) -> None:
     """In the same database both let the same fences pass."""
     upgrade(empty, functions=True)

@@ -35,7 +35,8 @@ def log(scope: Mapping[str, Any], status: int, seconds: float) -> None:
         "caller": scope.get(CALLER),
         "client": client[0] if client else None,
     }
-    logger.info("%s", _encode(line))
+    # The record is made here: `logger.info` would also look for the place of this call, each time.
+    logger.handle(logging.LogRecord(logger.name, logging.INFO, "", 0, _encode(line), None, None))
 
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -47,6 +48,10 @@ class Writer(logging.StreamHandler[TextIO]):
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
         self._waiting = False
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, which needs no formatter."""
+        return record.getMessage()
 
     def flush(self) -> None:
         """Write the lines soon. Called after each line."""

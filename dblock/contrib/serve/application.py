@@ -91,15 +91,9 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection of ASGI; not part of the public surface."""
-        if scope["type"] == "http":
-            await self._serve(scope, receive, send)
-        elif scope["type"] == "lifespan":
-            await self._live(receive, send)
-        else:  # a WebSocket
-            await receive()
-            await send({"type": "websocket.close"})
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._serve_other(scope, receive, send)
+            return
         began = perf_counter()
         try:
             route = self._router.find(scope)
@@ -125,7 +119,11 @@ class Application:
         self.service.requests.add(scope, status, seconds)
         log(scope, status, seconds)
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _serve_other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":  # a WebSocket
+            await receive()
+            await send({"type": "websocket.close"})
+            return
         while True:
             message = await receive()
             if message["type"] == "lifespan.shutdown":

@@ -80,7 +80,8 @@ class Leases:
         except NotAcquired as error:
             raise held(error, *applied) from None
         made = _hold(hold, 200 if hold.repeated else 201, slot="slots" in given)
-        made.headers.update(dict(applied))
+        if applied:
+            made.headers.update(dict(applied))
         return made
 
     async def patch(self, request: Request) -> Response:
