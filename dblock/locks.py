@@ -43,6 +43,7 @@ from .handles.options import (
     plan,
     unknown_option,
 )
+from .handles.rate import Rate
 from .handles.row import RowLock
 from .handles.semaphore import Semaphore
 from .handles.shared import SharedLease
@@ -340,6 +341,27 @@ class Locks(Operators):
         given = self._options("semaphore", check_semaphore(name), options)
         lease = self._classes.lease(self._database, given)
         return self._classes.semaphore(self._database, lease, check_limit(limit))
+
+    def rate(
+        self,
+        name: str,
+        limit: int,
+        *,
+        per: Seconds,
+        burst: int | None = None,
+        cost: int = 1,
+        wait: Seconds | None = 0.0,
+    ) -> Rate:
+        """Return a rate limit: ``limit`` places for each ``per`` seconds, by the database's clock.
+
+        Each call takes a place, or ``cost`` places, and uses them up. At most ``burst`` places can
+        be taken at once; the default is ``limit``. Then one comes back after each ``per / limit``
+        seconds. See :class:`Rate`.
+
+        ``wait`` is how long ``with`` and :meth:`Rate.acquire` may sleep until the time of their
+        place: None without an end, 0 not at all.
+        """
+        return Rate(self._database, name, limit, per, burst=burst, cost=cost, wait=wait)
 
     def cron(
         self,

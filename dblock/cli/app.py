@@ -14,6 +14,7 @@ from .metrics import metrics
 from .options import DATABASE
 from .pause import pause
 from .prune import prune
+from .rate import rate
 from .run_command import run
 from .runs import runs
 from .schema import downgrade, upgrade
@@ -94,6 +95,7 @@ def app(ctx: click.Context) -> None:
 
 for command in (
     run,
+    rate,
     list_,
     show,
     runs,

@@ -86,6 +86,7 @@ DOES: dict[type[Command[Any]], str] = {
     commands.Join: "acquire",
     commands.JoinReaders: "acquire",
     commands.Attach: "acquire",
+    commands.TakePlace: "acquire",
     commands.LockRow: "acquire",
     commands.Renew: "renew",
     commands.Release: "release",

@@ -129,6 +129,7 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command[Any]] | Com
     ("look_for_unused", ("report", 60.0), {}, commands.LookForUnused("report", 60.0)),
     ("raise_floor", (7,), {}, commands.RaiseFloor(7)),
     commands.PruneValues(60.0),
+    commands.TakePlace("api", '"token"', 600_000, 60_000_000),
     (
         "write_value",
         ("report", "token", 7, "{}"),

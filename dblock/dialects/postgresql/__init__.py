@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ...protocol import commands
+from ...protocol.commands import Arrival, TakePlace
 from ...protocol.steps import Query
 from ..adapter import Adapter
 from ..retiring import RetiringStatements
 from ..runs import RunStatements
+from ..statement import statement
 from .adapter import Psycopg
 from .election import ElectionStatements
 from .fragments import DURABLE, LAZY, REMAINING
@@ -44,6 +46,7 @@ class PostgreSQL(
     clock = "clock_timestamp()"
     ago = "clock_timestamp() - pg_catalog.make_interval(secs => %(age)s)"
     durably = f" RETURNING {DURABLE}"
+    instant = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
     @property
     def longest_patience(self) -> float:
@@ -67,3 +70,28 @@ class PostgreSQL(
         )
         sql = f"DELETE FROM {self.waiter_table} WHERE id IN ({over}) {self.lazily}"
         return Query(sql, {}, commands.Sweep(), 0.0, durable=False)
+
+    @statement(TakePlace, read=lambda reply: Arrival.read(reply.rows), lock_timeout=None)
+    def take_place(self) -> str:
+        # A call that the snapshot refuses locks no row, and so writes nothing.
+        return f"""WITH asked AS MATERIALIZED (
+                SELECT {self.instant} AS now, %(step)s::bigint AS step, %(ahead)s::bigint AS ahead
+            ), taken AS (
+                INSERT INTO {self.value_table} AS v (lock_name, fence, value, written_at)
+                SELECT %(name)s::text, -now - step, %(mark)s::text, clock_timestamp() FROM asked
+                WHERE NOT EXISTS (
+                    SELECT 1 FROM {self.value_table} AS seen
+                    WHERE seen.lock_name = %(name)s AND step - seen.fence > now + ahead
+                )
+                ON CONFLICT (lock_name) DO UPDATE
+                SET fence = LEAST(v.fence - (SELECT step FROM asked), excluded.fence),
+                    value = excluded.value, written_at = excluded.written_at
+                WHERE v.fence < 0 AND v.value <> excluded.value
+                    AND (SELECT step - v.fence <= now + ahead FROM asked)
+                RETURNING value, fence, {LAZY}
+            )
+            SELECT value, -fence, now FROM asked, (
+                SELECT * FROM taken
+                UNION ALL SELECT value, fence, NULL FROM {self.value_table}
+                WHERE lock_name = %(name)s AND NOT EXISTS (SELECT 1 FROM taken)
+            ) AS found"""
