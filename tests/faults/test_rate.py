@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
+from sqlalchemy import make_url
 
-from dblock import OutcomeUnknown, Unavailable
-from tests.conftest import Database
+from dblock import Locks, OutcomeUnknown, Unavailable
+from tests.conftest import Database, NewDatabase
 from tests.faults.conftest import Net
 from tests.faults.proxy import Lose
 from tests.faults.test_round_trips import counting
 from tests.patience import SECONDS
+from tests.servers import execute
+from tests.support import Threads, eventually
 
 HOUR = 3600.0
 TAKE = b"LEAST("
@@ -54,3 +58,18 @@ def test_a_place_that_may_be_taken_is_told_as_unknown(net: Net) -> None:
     with pytest.raises(Unavailable):
         rate.acquire()
     assert not net.direct.rate("api", 2, per=HOUR).acquire()
+
+
+def test_a_place_that_another_takes_meanwhile(new_database: NewDatabase, threads: Threads) -> None:
+    """A call has seen a place, and waits for the row of another call, which takes it."""
+    db = new_database("postgresql", migrated=True)
+    url = make_url(db.url).set(drivername="postgresql").render_as_string(False)
+    waits = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    with Locks(db.url) as locks, psycopg.connect(url) as another:
+        rate = locks.rate("api", 2, per=HOUR)
+        assert rate.acquire()
+        another.execute("UPDATE dblock_value SET fence = fence - 1800000000, value = 'another'")
+        calling = threads.start(rate.acquire)
+        eventually(lambda: execute(db.url, waits) == [(1,)])
+        another.commit()
+        assert calling.result(SECONDS) is False
