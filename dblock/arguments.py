@@ -246,22 +246,6 @@ def check_limit(limit: object) -> int:
     return number
 
 
-def check_per(per: object, limit: int, what: str = "per") -> float:
-    """Return the seconds in which ``limit`` places of a rate limit come back.
-
-    The time of a place is in whole microseconds.
-    """
-    number, least = seconds(what, per), limit * 1e-6
-    if number < least:
-        raise ValueError(
-            f"{what} is at least {least:g} seconds for a limit of {limit}, because the times of "
-            f"places are in microseconds: {per!r}"
-        )
-    if number > IDLE_MAX:
-        raise OverflowError(f"{what} is at most 100 years ({IDLE_MAX:.0f} seconds): {per!r}")
-    return number
-
-
 def check_semaphore(name: object) -> str:
     """Return the name of a semaphore: a lock name with room for the numbers of its slots."""
     checked, most = check_name(name, "a semaphore's name"), NAME_MAX - len(f"#{LIMIT_MAX}")

@@ -57,9 +57,9 @@ _LEVELS = {
 class LockEvent:
     """An event of a lock.
 
-    ``strategy`` is "lease", "shared", "semaphore", "row", "rate" or "optimistic". ``name`` is the
-    lock's name, or names the work that met a conflict. The meaning of ``seconds`` depends on the
-    ``kind``. ``error`` is the error behind the event, or None.
+    ``strategy`` is "lease", "shared", "row" or "optimistic". ``name`` is the lock's name, or names
+    the work that met a conflict. The meaning of ``seconds`` depends on the ``kind``. ``error`` is
+    the error behind the event, or None.
     """
 
     kind: Kind

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..arguments import check_count, check_per, check_wait
+from ..arguments import check_count, check_wait, seconds
 from ..errors import NotAcquired, Unsupported
 from . import durations, exits
 from .options import Place, arguments, checked, database_options, duration_option, name_argument
@@ -44,7 +44,7 @@ class RateCommand(click.Command):
 @click.argument("limit", type=int, callback=checked(partial(check_count, "a limit")))
 @duration_option(
     "--per",
-    lambda per: check_per(per, 1, "--per"),
+    partial(seconds, "--per"),
     "The time in which LIMIT places come back.",
     required=True,
 )
@@ -103,6 +103,10 @@ def rate(
     All processes that give this NAME share LIMIT places for each --per. A place that was taken is
     used up, also if COMMAND fails. Without COMMAND dblock only takes the place.
     """
+    from ..handles.rate import check_pace
+
+    with arguments():
+        check_pace(limit, per, limit if burst is None else burst, cost)
     with place.locks() as locks:
         with arguments():
             made = locks.rate(name, limit, per=per, burst=burst, cost=cost, wait=wait)

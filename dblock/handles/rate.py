@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..arguments import IDLE_MAX, WAIT_MAX, Seconds, check_count, check_name, check_per
+from ..arguments import IDLE_MAX, WAIT_MAX, Seconds, check_count, check_name, seconds
 from ..errors import NotAcquired, RateLimited
 from ..events import Kind
 from ..protocol import rate
@@ -59,20 +59,9 @@ class Rate(SingleHandle):
         self.name = check_name(name)
         self._database = database
         self._limit = check_count("a limit", limit)
-        self._per = check_per(per, self._limit)
         self._burst = self._limit if burst is None else check_count("burst", burst)
         self._cost = check_count("cost", cost)
-        if self._cost > self._burst:
-            raise ValueError(
-                f"cost is at most burst, which is {self._burst}: a call with cost={cost} would "
-                "never get its places"
-            )
-        self._pace = Pace.of(self._limit, self._per, self._burst, self._cost)
-        if self._pace.tolerance > IDLE_MAX * SECOND:
-            raise OverflowError(
-                f"burst={self._burst} at {self._limit} in {self._per:g} seconds is more than 100 "
-                "years' worth of places"
-            )
+        self._per, self._pace = check_pace(self._limit, per, self._burst, self._cost)
 
     def __repr__(self) -> str:
         return f"<Rate {self.name!r} {self._limit} per {self._per:g} s>"
@@ -122,3 +111,24 @@ class Rate(SingleHandle):
             name=self.name,
             retry_after=free_in,
         )
+
+
+def check_pace(limit: int, per: object, burst: int, cost: int) -> tuple[float, Pace]:
+    """Return the seconds in which ``limit`` places come back, and the pace of these numbers."""
+    number, least = seconds("per", per), limit / SECOND
+    if number < least:
+        raise ValueError(
+            f"per={per!r} is too short: at least {least:g} seconds for a limit of {limit}, because "
+            "the times of places are in microseconds"
+        )
+    if number > IDLE_MAX:
+        raise OverflowError(f"per={per!r} is too long: at most 100 years ({IDLE_MAX:.0f} seconds)")
+    if cost > burst:
+        raise ValueError(
+            f"cost={cost} is more than can be taken at once, which is {burst}: such a call would "
+            "never get its places"
+        )
+    pace = Pace.of(limit, number, burst, cost)
+    if pace.tolerance > IDLE_MAX * SECOND:
+        raise OverflowError(f"burst={burst} is too large: these places take more than 100 years")
+    return number, pace

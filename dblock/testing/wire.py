@@ -15,6 +15,7 @@ from ..policy import Timeouts
 from ..protocol import commands
 from ..protocol.commands import Command, Grant, Join, LockRow
 from ..protocol.faults import Fault
+from ..protocol.rate import TakePlace
 from ..protocol.state import Renewal
 from ..protocol.steps import Query, any_row
 from .store import Store
@@ -86,7 +87,7 @@ DOES: dict[type[Command[Any]], str] = {
     commands.Join: "acquire",
     commands.JoinReaders: "acquire",
     commands.Attach: "acquire",
-    commands.TakePlace: "acquire",
+    TakePlace: "acquire",
     commands.LockRow: "acquire",
     commands.Renew: "renew",
     commands.Release: "release",

@@ -14,6 +14,7 @@ from dblock.dialects import DIALECTS, Dialect
 from dblock.protocol import commands
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, Refused
+from dblock.protocol.rate import TakePlace
 from dblock.protocol.row_lock import Locked
 from dblock.protocol.schema_version import SCHEMA_VERSION
 from dblock.protocol.state import Place
@@ -264,7 +265,7 @@ class Stage:
                 return yes if answer in ("released", "given") else []
             case commands.Create():
                 return yes if answer == "created" else []
-            case commands.TakePlace(mark=mark, step=step):
+            case TakePlace(mark=mark, step=step):
                 return self._arrived(answer, mark, step)
             case commands.ListBlocked() | commands.ListRowLocks():
                 return []

@@ -13,6 +13,7 @@ import pytest
 from dblock.dialects import DIALECTS, Dialect
 from dblock.protocol import commands
 from dblock.protocol.commands import Command
+from dblock.protocol.rate import TakePlace
 from dblock.protocol.state import Renewal
 from dblock.protocol.statements import Statements
 from dblock.protocol.steps import Query, count
@@ -129,7 +130,7 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command[Any]] | Com
     ("look_for_unused", ("report", 60.0), {}, commands.LookForUnused("report", 60.0)),
     ("raise_floor", (7,), {}, commands.RaiseFloor(7)),
     commands.PruneValues(60.0),
-    commands.TakePlace("api", '"token"', 600_000, 60_000_000),
+    TakePlace("api", '"token"', 600_000, 60_000_000),
     (
         "write_value",
         ("report", "token", 7, "{}"),

@@ -10,8 +10,7 @@ import pytest
 
 from dblock.dialects import SQLite
 from dblock.policy import Timeouts
-from dblock.protocol.commands import TakePlace
-from dblock.protocol.rate import SECOND, Pace, take
+from dblock.protocol.rate import SECOND, Pace, TakePlace, take
 from dblock.protocol.steps import Execute, Reply, Sleep
 from tests.support import examples
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from dblock import NotAcquired, OutcomeUnknown, Rate, Unavailable
-from dblock.protocol.commands import PruneValues, TakePlace
-from dblock.protocol.rate import SECOND
+from dblock.protocol.commands import PruneValues
+from dblock.protocol.rate import SECOND, TakePlace
 from tests.simulation.loop import Actor, Violation
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ...protocol import commands
-from ...protocol.commands import Arrival, BeginRun, TakePlace
+from ...protocol.commands import BeginRun
+from ...protocol.rate import Arrival, TakePlace
 from ...protocol.steps import Query
 from ..adapter import Adapter
 from ..dialect import read_fence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ...protocol import commands
-from ...protocol.commands import Arrival, TakePlace
+from ...protocol.rate import Arrival, TakePlace
 from ...protocol.steps import Query
 from ..adapter import Adapter
 from ..retiring import RetiringStatements

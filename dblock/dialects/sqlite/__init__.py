@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ...protocol.commands import Arrival, TakePlace
+from ...protocol.rate import Arrival, TakePlace
 from ..adapter import Adapter
 from ..elections import ElectionStatements
 from ..retiring import RetiringStatements

@@ -23,7 +23,6 @@ from .pruning import (
     Retire,
 )
 from .queue import Join, Leave, LookQueued, ReleaseAndUnlock, Take, UnlockAll, WaitInServer
-from .rate import Arrival, TakePlace
 from .readers import CallReaders, JoinReaders, LeaveReaders
 from .records import Apply, ClaimOnce, FinishOnce, ForgetOnce, Gate, Unapply
 from .row import Create, Guard, LockRow
@@ -50,7 +49,6 @@ __all__ = [
     "FIRST",
     "AnnounceTtl",
     "Apply",
-    "Arrival",
     "Attach",
     "Begin",
     "BeginRun",
@@ -114,7 +112,6 @@ __all__ = [
     "SetLimit",
     "Sweep",
     "Take",
-    "TakePlace",
     "Unapply",
     "UndoSavepoint",
     "UnlockAll",
