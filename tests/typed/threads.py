@@ -50,6 +50,7 @@ from dblock import (
     Pruned,
     QueryTimeout,
     Rate,
+    RateLimited,
     RetryPolicy,
     RowLock,
     RowLockState,
@@ -266,6 +267,10 @@ def others(connection: Connection, session: Session) -> None:
     assert_type(rate.acquire(timeout=3), bool)
     assert_type((rate.limit, rate.per, rate.burst, rate.cost), tuple[int, float, int, int])
     assert_type(rate(int)("3"), int)
+    try:
+        rate.acquire()
+    except RateLimited as refused:
+        assert_type(refused.retry_after, float)
     locks.rate("api", 100)  # type: ignore[call-arg]
     locks.row("order:42", on="session")  # type: ignore[arg-type]
     locks.all("a", "b")  # type: ignore[arg-type]
