@@ -17,6 +17,7 @@ from sqlalchemy import URL, make_url
 
 from dblock import Locks
 from dblock.aio import AsyncLocks
+from dblock.protocol import commands
 from dblock.protocol.steps import Query
 
 from .figures import Effort, Figure, Sheet, Target
@@ -51,8 +52,8 @@ async def measure(kind: str, url: str, effort: Effort) -> Iterator[Figure]:
         )
         by_thread = stack.enter_context(Locks(url))
         send = await SENDERS[kind](make_url(url), stack)
-        grant = by_thread._database.dialect.grant("same", TOKEN, OWNER, 30.0)
-        release = by_thread._database.dialect.release("same", TOKEN)
+        grant = by_thread._database.dialect.query(commands.Grant("same", TOKEN, OWNER, 30.0))
+        release = by_thread._database.dialect.query(commands.Release("same", TOKEN))
 
         async def ours() -> None:
             async with by_await.lease("await"):

@@ -12,6 +12,7 @@ from sqlalchemy import URL, make_url
 
 from dblock import Locks
 from dblock.dialects import Dialect
+from dblock.protocol import commands
 from dblock.protocol.steps import Query
 
 from .measure import Cycle
@@ -101,13 +102,16 @@ class SameStatements(RawClient):
         self.dialect.adapter.prepare_connection(self.connection)
 
     def make(self, name: str) -> RawLock:
-        grant = self.dialect.grant(name, TOKEN, OWNER, 30.0)
-        release = self.dialect.release(name, TOKEN)
+        grant = self.dialect.query(commands.Grant(name, TOKEN, OWNER, 30.0))
+        release = self.dialect.query(commands.Release(name, TOKEN))
         return RawLock(lambda: self.send(grant), lambda: self.send(release))
 
     def refused(self, name: str) -> Cycle:
         """Send the grant for a name that another has, and the look that follows."""
-        grant, look = self.dialect.grant(name, TOKEN, OWNER, 30.0), self.dialect.look(name)
+        grant, look = (
+            self.dialect.query(commands.Grant(name, TOKEN, OWNER, 30.0)),
+            self.dialect.query(commands.Look((name,))),
+        )
 
         def attempt() -> None:
             self.send(grant)

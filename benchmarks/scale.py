@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from dblock import Locks
+from dblock.protocol import commands
 from dblock.protocol.steps import Query
 
 from . import raw
@@ -91,10 +92,10 @@ def fill(url: str, what: str, number: int, *, release: bool) -> None:
         for some in range(0, number, 10_000):
             batch = names[some : some + 10_000]
             steps: list[list[Query[Any]]] = [
-                [dialect.grant(name, raw.TOKEN, raw.OWNER, TTL) for name in batch]
+                [dialect.query(commands.Grant(name, raw.TOKEN, raw.OWNER, TTL)) for name in batch]
             ]
             if release:
-                steps.append([dialect.release(name, raw.TOKEN) for name in batch])
+                steps.append([dialect.query(commands.Release(name, raw.TOKEN)) for name in batch])
             for queries in steps:
                 cursor.executemany(queries[0].sql, [query.params for query in queries])
                 if cursor.rowcount != len(batch):

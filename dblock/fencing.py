@@ -21,6 +21,7 @@ from .io.runtime import Runtime
 from .io.sqlalchemy_transaction import backend_of, borrow
 from .io.target import choose
 from .policy import Timeouts
+from .protocol.commands import Gate
 from .protocol.explain import explain, transaction_broken
 from .protocol.faults import Fault, StatementError
 
@@ -118,7 +119,7 @@ def pass_through(
     dialect, transaction = _borrow(on, trust_server, adapters)
     parts = (None, _NAME) if table is None else (table.schema, table.name)
     place = ".".join(dialect.quote(part) for part in parts if part)
-    query = dialect.gate(place, name, fence)
+    query = dialect.query(Gate(place, name, fence))
     try:
         newest = query.read(transaction.execute(query))
     except StatementError as failure:

@@ -13,6 +13,7 @@ from sqlalchemy.types import TypeDecorator
 from ..arguments import check_name
 from ..errors import Conflict, NotEnough, Unsupported
 from ..events import Kind, tell
+from ..protocol.commands import Unapply
 from .columns import Columns
 from .numbers import N, Number, Numbers, check_number
 from .stripes import StripedTable, check_stripes
@@ -226,11 +227,11 @@ class Counter:
         except Exception:
             if idempotency_key is not None and not dialect.failure_aborts:
                 with contextlib.suppress(Exception):  # it fails if the transaction is undone
-                    table.run(transaction, dialect.unapply(idempotency_key))
+                    table.run(transaction, dialect.query(Unapply(idempotency_key)))
             raise
         if not changed:
             if idempotency_key is not None:
-                table.run(transaction, dialect.unapply(idempotency_key))
+                table.run(transaction, dialect.query(Unapply(idempotency_key)))
             refusal = self._refusal(transaction, key, n, sign, numbers, least, most)
             if refusal is not None:
                 raise refusal

@@ -18,6 +18,7 @@ from sqlalchemy.types import Float, NullType, Numeric, TypeDecorator
 from ..io.borrowed import TableTransaction
 from ..io.core_statement import Compiled
 from ..io.sqlalchemy_transaction import BorrowedTransaction, borrow
+from ..protocol.commands import Apply
 from ..protocol.explain import explain
 from ..protocol.faults import Fault, StatementError
 from ..protocol.place import explain_borrowed
@@ -233,7 +234,7 @@ class CounterTable(ABC, Generic[Transaction]):
         """Record the key of a change in dblock's own table; False if it is on record already."""
         self._whereabouts.find(transaction)
         while True:
-            apply = partial(transaction.execute, self._dialect.apply(key))
+            apply = partial(transaction.execute, self._dialect.query(Apply(key)))
             if self._retried(apply, ours=True).matched:
                 return True
             if not self._whereabouts.moved(transaction, key):

@@ -10,43 +10,35 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import Any, ClassVar, TypeVar
 
-from ..errors import Unsupported
 from ..policy import Timeouts
 from ..protocol import commands
-from ..protocol.commands import Command
+from ..protocol.commands import Command, FinishOnce, ForgetOnce, ListHeld, Look, LookQueued
 from ..protocol.schema_version import Schema
-from ..protocol.state import (
-    Found,
-    Granted,
-    LockRow,
-    Place,
-    Queued,
-    QueuePosition,
-    Record,
-    RowOutcome,
-)
+from ..protocol.state import Found, Place
 from ..protocol.statements import Statements
 from ..protocol.steps import Query, Reply
 from ..protocol.timing import Timing
 from .adapter import Adapter
-from .statement import Statement, Text, registered
-from .values import UNPLACED, Values, text, utc
+from .migrations import Migrations
+from .replies import read_look, read_rows
+from .statement import Statement, Text, registered, statement
+from .values import UNPLACED, Values, text
 
 R = TypeVar("R")
 
-# The number of :attr:`Dialect.columns`.
-_COLUMNS = 8
+
+def _keys(dialect: Dialect, command: Look) -> dict[str, object]:
+    """Return the names as parameters."""
+    if len(command.names) == 1:
+        return {"name": dialect.key(command.names[0])}
+    return {f"name{number}": dialect.key(name) for number, name in enumerate(command.names)}
 
 
-#: A statement for SQLAlchemy's text(), and its parameters.
-Bound = tuple[str, dict[str, str]]
-
-
-class Dialect(Values, Statements):
+class Dialect(Values, Migrations, Statements):
     """One database's statements over the tables ``{schema}.{prefix}...``, and its adapter.
 
     Code that runs statements asks a dialect's attributes, and never branches by a database's name.
@@ -61,8 +53,6 @@ class Dialect(Values, Statements):
     #: bits, any other is a double.
     dynamic_types: ClassVar[bool] = False
 
-    #: Whether rolling back a transaction undoes its changes of tables.
-    undoes_ddl: ClassVar[bool] = True
     #: Begins a statement in a user's transaction that may lock a row (under SERIALIZABLE a
     #: statement that only reads does too): it lets the statement use the newest row, if the level
     #: allows it.
@@ -118,16 +108,19 @@ class Dialect(Values, Statements):
         params: dict[str, object] = {}
         for field, write in text.fields:
             value = getattr(command, field)
-            params[field] = value if write is None or value is None else write(self, value)
+            params[field] = value if write is None else write(self, value)
         if found.parameters is not None:
             params |= found.parameters(self, command)
         timeout = found.lock_timeout
         if timeout == "usual":
             timeout = self.patience
+        elif timeout == "patience":
+            timeout = getattr(command, timeout)
         elif callable(timeout):
             timeout = timeout(self, command)
         read = found.read if found.reads is None else partial(found.reads, command)
-        return Query(text.sql, params, command, timeout, text.durable, read)
+        # Query(...) would be one more call of a function in Python.
+        return tuple.__new__(Query, (text.sql, params, command, timeout, text.durable, read))
 
     def _name_tables(self) -> None:
         """Set the tables' names for the statements."""
@@ -261,41 +254,27 @@ class Dialect(Values, Statements):
         """A further condition, which begins with AND: MariaDB's guard row must exist too."""
         return ""
 
-    def look(self, *names: str) -> Query[list[LockRow]]:
-        if len(names) == 1:
-            keys = {"name": self.key(names[0])}
-            where = f"= {self.name_parameter}"
-        else:
-            keys = {f"name{number}": self.key(name) for number, name in enumerate(names)}
-            where = f"IN ({', '.join(map(self.parameter, keys))})"
-        return Query(
-            f"{self._select()} WHERE lock_name {where}{self.complete}",
-            keys,
-            commands.Look(names),
-            self.patience,
-            read=_rows,
-        )
+    @property
+    def in_order(self) -> str:
+        """Begins a read: a node of a cluster first applies the other nodes' commits."""
+        return ""
 
-    def held(self) -> Query[list[LockRow]]:
+    @statement(Look, read=read_rows, parameters=_keys)
+    def look(self, command: Look) -> str:
+        marks = list(map(self.parameter, _keys(self, command)))
+        where = f"= {marks[0]}" if len(marks) == 1 else f"IN ({', '.join(marks)})"
+        return f"{self.in_order}{self._select()} WHERE lock_name {where}{self.complete}"
+
+    @statement(ListHeld, read=read_rows)
+    def held(self) -> str:
         waited_for = f"SELECT lock_name FROM {self.waiter_table} WHERE {self.lasting}"
-        return Query(
-            f"""{self._select()}
-            WHERE token IS NOT NULL OR lock_name IN ({waited_for}) ORDER BY lock_name""",
-            {},
-            commands.ListHeld(),
-            self.patience,
-            read=_rows,
-        )
+        return f"""{self._select()}
+            WHERE token IS NOT NULL OR lock_name IN ({waited_for}) ORDER BY lock_name"""
 
-    def look_queued(self, name: str, token: str, ticket: str) -> Query[Queued | None]:
-        return Query(
-            f"""SELECT {self.columns}, {self.position_columns}
-            FROM {self.lock_table} WHERE lock_name = {self.name_parameter}{self.complete}""",
-            {"name": self.key(name), "token": token, "ticket": ticket},
-            commands.LookQueued(name, token, ticket),
-            self.patience,
-            read=_look_queued,
-        )
+    @statement(LookQueued, read=read_look)
+    def look_queued(self) -> str:
+        return f"""{self.in_order}SELECT {self.columns}, {self.position_columns}
+            FROM {self.lock_table} WHERE lock_name = {self.name_parameter}{self.complete}"""
 
     def _select(self) -> str:
         return f"SELECT {self.columns} FROM {self.lock_table}"
@@ -331,23 +310,6 @@ class Dialect(Values, Statements):
         """The ticket's position, and whether it is its turn."""
         return f"CASE WHEN {self.enqueued} THEN {self.ahead} END, {self.is_available(self.ahead)}"
 
-    # --- the keys of applied changes ---------------------------------------------------------
-
-    @abstractmethod
-    def apply(self, key: str) -> Query[int]:
-        """Record a key, in the user's transaction; it matches no row if the key is recorded."""
-
-    @abstractmethod
-    def unapply(self, key: str) -> Query[int]:
-        """Delete a key that this transaction has recorded."""
-
-    # --- the gates of other databases --------------------------------------------------------
-
-    @abstractmethod
-    def gate(self, table: str, name: str, fence: int) -> Query[int]:
-        """Lock a name's row of the ``table``, in the user's transaction; raise its fence to this
-        one, and return it: the largest fence that has passed."""
-
     # --- calls that are made once ------------------------------------------------------------
 
     #: The time ``keep`` seconds (a parameter) after the clock, in a user's session.
@@ -356,173 +318,12 @@ class Dialect(Values, Statements):
     exact_key: ClassVar[str]
     exact_result: ClassVar[str]
 
-    def finish_once(self, key: str, token: str, result: str) -> Query[int]:
-        return Query(
-            f"""UPDATE {self.once_table} SET result = {self.exact_result}
-            WHERE idempotency_key = {self.exact_key} AND token = {self.parameter("token")}""",
-            {"key": self.exact(key), "token": token, "result": self.exact(result)},
-            commands.FinishOnce(key, token),
-        )
+    @statement(FinishOnce, lock_timeout=None)
+    def finish_once(self) -> str:
+        return f"""UPDATE {self.once_table} SET result = {self.exact_result}
+            WHERE idempotency_key = {self.exact_key} AND token = {self.parameter("token")}"""
 
-    def forget_once(self, key: str, token: str) -> Query[int]:
-        return Query(
-            f"""DELETE FROM {self.once_table}
-            WHERE idempotency_key = {self.exact_key} AND token = {self.parameter("token")}""",
-            {"key": self.exact(key), "token": token},
-            commands.ForgetOnce(key, token),
-        )
-
-    # --- migrations --------------------------------------------------------------------------
-
-    def set_durability(self, durability: str) -> tuple[str, ...]:
-        """Return the statements that make the lock table ``"durable"`` or ``"volatile"``."""
-        if durability == "durable":
-            return ()
-        raise Unsupported(
-            f"{self.name} has no tables that a crash empties and nothing else does, so its lock "
-            "table is durable; a volatile one works on postgresql"
-        )
-
-    def create_functions(self) -> tuple[str, ...]:
-        """Return the statements that create the lock functions, or bring them up to date."""
-        raise Unsupported(
-            f"{self.name} has no lock functions; they work on postgresql. On {self.name} use "
-            "dblock, or its command line"
-        )
-
-    def drop_functions(self) -> tuple[str, ...]:
-        """Return the statements that drop the lock functions, if the database has any."""
-        return ()
-
-    def drop_gate(self) -> tuple[str, ...]:
-        """Return the statements that drop the functions' table of fences, if they created it."""
-        return ()
-
-    def find_functions(self) -> str | None:
-        """Return the query for the lock functions, and whether each is as this code creates it.
-
-        None if the database has no lock functions.
-        """
-        return None
-
-    def migration_settings(self) -> tuple[str, ...]:
-        """Return statements after which a migration does not wait long for users of a table.
-
-        All other statements on the table wait behind the migration. A limit that is set stays.
-        """
-        return ()
-
-    def migration_place(self) -> tuple[str, ...]:
-        """Return queries, of one value each, that show where unqualified tables are.
-
-        They run on a user's connection. None of them takes a snapshot.
-        """
-        return ()
-
-    def go_to_place(self, found: tuple[str | None, ...]) -> tuple[Bound, ...]:
-        """Return the statements that take a connection to the place that the queries ``found``."""
-        return ()
-
-    def look_at_place(
-        self, found: tuple[str | None, ...]
-    ) -> tuple[tuple[Bound, ...], tuple[Bound, ...]]:
-        """Return the statements before and after a read at the place that the queries ``found``,
-        for a connection that must not stay there."""
-        return (), ()
-
-    def migration_mutex(self, name: str) -> tuple[str, ...]:
-        """Return the statements of one try for the lock of migrations, which needs no table.
-
-        The last one's only value tells whether the session has it now. It ends with the connection.
-        """
-        raise NotImplementedError(f"{self.name} has none: a file is locked")
-
-    def migration_holder(self, name: str) -> str:
-        """Return the statement that reads the session that has that lock, and its user.
-
-        Either may be unknown.
-        """
-        raise NotImplementedError(f"{self.name} has none: a file is locked")
-
-
-def read_grant(reply: Reply) -> Granted | None:
-    """Read the fence and the seconds to the expiry from the first columns; None without a grant."""
-    if not reply.rows or reply.rows[0][0] is None:
-        return None
-    fence, remaining, *_ = reply.rows[0]
-    return Granted(fence, float(remaining))
-
-
-def read_slot(reply: Reply) -> Granted | None:
-    """Read a grant as :func:`read_grant` does, and the slot's name from the third column."""
-    granted = read_grant(reply)
-    return None if granted is None else granted._replace(name=text(reply.rows[0][2]))
-
-
-def read_join(reply: Reply) -> Granted | Queued | None:
-    """Read the reply to a join: three columns of a grant, as in :func:`read_grant`, then the name's
-    row and the ticket's position, if it is in the queue."""
-    return read_grant(reply) or read_joined(reply)
-
-
-def read_joined(reply: Reply) -> Queued | None:
-    """Read the reply to a join that is known not to be a grant."""
-    queued = read_queued(reply.rows[0][3:]) if reply.rows else None
-    return None if queued is None or queued.position.ahead is None else queued
-
-
-def read_fence(reply: Reply) -> int:
-    """Read the reply's only value, a fence."""
-    return int(reply.rows[0][0])
-
-
-def read_attached(reply: Reply) -> int | None:
-    """Read the fence of the hold that was attached, from the first column."""
-    return int(reply.rows[0][0]) if reply.rows else None
-
-
-def read_renewed(reply: Reply) -> dict[str, int | None]:
-    """Read the tokens of the holds that were renewed, and their fences."""
-    return {row[0]: row[1] for row in reply.rows}
-
-
-def read_record(reply: Reply) -> Record | None:
-    """Read the record of a call: its first columns are the token, the fingerprint, the result."""
-    if not reply.rows or reply.rows[0][0] is None:
-        return None
-    token, *columns = reply.rows[0][:3]
-    return Record(text(token), *(None if said is None else text(said) for said in columns))
-
-
-def read_row_lock(reply: Reply) -> RowOutcome:
-    """Read whether the row was locked: then the reply has it."""
-    return RowOutcome(bool(reply.rows))
-
-
-def _rows(reply: Reply) -> list[LockRow]:
-    return list(map(_row, reply.rows))
-
-
-def _row(columns: Sequence[Any]) -> LockRow:
-    name, fence, token, owner, acquired_at, expires_at, remaining, readers = columns
-    return LockRow(
-        name=text(name),
-        fence=int(fence),
-        token=token,
-        owner=owner,
-        acquired_at=utc(acquired_at),
-        expires_at=utc(expires_at),
-        remaining=None if remaining is None else float(remaining),
-        readers=None if readers is None else text(readers),
-    )
-
-
-def _look_queued(reply: Reply) -> Queued | None:
-    return read_queued(reply.rows[0]) if reply.rows else None
-
-
-def read_queued(columns: Sequence[Any]) -> Queued:
-    """Read a name's row, and behind it a ticket's position."""
-    ahead, free, *clock = columns[_COLUMNS:]
-    position = QueuePosition(None if ahead is None else int(ahead), bool(free), *clock)
-    return Queued(_row(columns[:_COLUMNS]), position)
+    @statement(ForgetOnce, lock_timeout=None)
+    def forget_once(self) -> str:
+        return f"""DELETE FROM {self.once_table}
+            WHERE idempotency_key = {self.exact_key} AND token = {self.parameter("token")}"""

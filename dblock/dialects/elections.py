@@ -9,39 +9,48 @@ election does not overwrite it.
 from __future__ import annotations
 
 import json
-from typing import Any, ClassVar
 
 from ..lock_state import Leader
-from ..protocol import commands
-from ..protocol.steps import Query, Reply
+from ..protocol.commands import ReadLeader, WriteValue
+from ..protocol.steps import Reply
 from .dialect import Dialect
 from .readers import shared
+from .statement import statement
 from .values import utc
+
+
+def is_written(command: WriteValue, reply: Reply) -> bool:
+    """Read whether the value is this hold's, from the first column: the value's fence."""
+    return bool(reply.rows) and int(reply.rows[0][0]) == command.fence
+
+
+def read_leader(reply: Reply) -> Leader | None:
+    """Read the columns of :class:`.Leader`; None without a leader."""
+    if not reply.rows:
+        return None
+    owner, fence, value, acquired_at, remaining = reply.rows[0]
+    since = utc(acquired_at)
+    assert since is not None
+    return Leader(
+        owner, int(fence), None if value is None else json.loads(value), since, float(remaining)
+    )
 
 
 class ElectionStatements(Dialect):
     """They only read the hold's row, so they do not delay the leader's own renewals."""
 
-    #: Further columns, after the fence, that a statement returns which has written a value.
-    written: ClassVar[str] = ""
-
-    def write_value(self, name: str, token: str, fence: int, value: str) -> Query[bool]:
+    @statement(WriteValue, reads=is_written)
+    def write_value(self) -> str:
         # The upsert's condition, which is evaluated with the row locked, keeps a later hold's
         # value.
         changes = ", ".join(
             f"{column} = excluded.{column}" for column in ("fence", "value", "written_at")
         )
-        return Query(
-            f"""INSERT INTO {self.value_table} AS v (lock_name, fence, value, written_at)
+        return f"""INSERT INTO {self.value_table} AS v (lock_name, fence, value, written_at)
             {self.proven}
             ON CONFLICT (lock_name) DO UPDATE SET {changes}
             WHERE v.fence BETWEEN 1 AND excluded.fence
-            RETURNING fence{self.written}""",
-            self.parameters(name, token, value),
-            commands.WriteValue(name, token, fence, value),
-            self.patience,
-            read=lambda reply: is_written(reply, fence),
-        )
+            RETURNING fence"""
 
     @property
     def proven(self) -> str:
@@ -51,38 +60,10 @@ class ElectionStatements(Dialect):
             WHERE lock_name = {self.name_parameter} AND token = {self.parameter("token")}
                 AND {self.lasting}"""
 
-    def parameters(self, name: str, token: str, value: str) -> dict[str, Any]:
-        return {"name": self.key(name), "token": token, "value": value}
-
-    @property
-    def vouched(self) -> str:
-        """A further condition for believing a hold ``l``, which begins with AND."""
-        return ""
-
-    def leader(self, name: str) -> Query[Leader | None]:
-        return Query(
-            f"""SELECT l.owner, l.fence, v.value, l.acquired_at, {self.remaining}
+    @statement(ReadLeader, read=read_leader)
+    def leader(self) -> str:
+        return f"""SELECT l.owner, l.fence, v.value, l.acquired_at, {self.remaining}
             FROM {self.lock_table} AS l LEFT JOIN {self.value_table} AS v
                 ON v.lock_name = l.lock_name AND v.fence = l.fence
             WHERE l.lock_name = {self.name_parameter} AND l.token IS NOT NULL
-                AND {self.lasting} AND NOT {shared("l.token")}{self.vouched}""",
-            {"name": self.key(name)},
-            commands.ReadLeader(name),
-            self.patience,
-            read=_leader,
-        )
-
-
-def is_written(reply: Reply, fence: int) -> bool:
-    return bool(reply.rows) and int(reply.rows[0][0]) == fence
-
-
-def _leader(reply: Reply) -> Leader | None:
-    if not reply.rows:
-        return None
-    owner, fence, value, acquired_at, remaining = reply.rows[0]
-    since = utc(acquired_at)
-    assert since is not None
-    return Leader(
-        owner, int(fence), None if value is None else json.loads(value), since, float(remaining)
-    )
+                AND {self.lasting} AND NOT {shared("l.token")}"""

@@ -7,14 +7,25 @@ all other names, so a statement that pages through the names skips it.
 
 from __future__ import annotations
 
-from ..protocol import commands
+from ..protocol.commands import LookForUnused, RaiseFloor, Retire
 from ..protocol.state import NamePage
-from ..protocol.steps import Query, Reply
+from ..protocol.steps import Reply
 from .dialect import Dialect
+from .statement import statement
 from .values import text
 
 # Names that one statement reads, and that one transaction deletes at most.
 PAGE = 1000
+
+
+def idle(_: Dialect, command: LookForUnused | Retire) -> dict[str, object]:
+    """Return the parameter of :attr:`.Dialect.ago`."""
+    return {"age": command.idle}
+
+
+def _page(reply: Reply) -> NamePage | None:
+    last, fence = reply.rows[0]
+    return None if last is None else NamePage(text(last), None if fence is None else int(fence))
 
 
 class RetiringStatements(Dialect):
@@ -34,42 +45,20 @@ class RetiringStatements(Dialect):
         after, last, fence = map(self.parameter, ("after", "last", "fence"))
         return f"lock_name > {after} AND lock_name <= {last} AND fence <= {fence} AND {self.unused}"
 
-    def look_for_unused(self, after: str, idle: float) -> Query[NamePage | None]:
-        return Query(
-            f"""SELECT MAX(lock_name), MAX(CASE WHEN {self.unused} THEN fence END) FROM (
+    @statement(LookForUnused, read=_page, parameters=idle)
+    def look_for_unused(self) -> str:
+        return f"""SELECT MAX(lock_name), MAX(CASE WHEN {self.unused} THEN fence END) FROM (
                 SELECT lock_name, fence, acquired_at, expires_at, waiters FROM {self.lock_table}
                 WHERE lock_name > {self.parameter("after")} ORDER BY lock_name LIMIT {PAGE}
-            ) AS page""",
-            {"after": self.key(after), "age": idle},
-            commands.LookForUnused(after, idle),
-            self.patience,
-            read=_page,
-        )
+            ) AS page"""
 
-    def raise_floor(self, fence: int) -> Query[int]:
-        return Query(
-            f"""INSERT INTO {self.lock_table} AS floor (lock_name, fence)
+    @statement(RaiseFloor)
+    def raise_floor(self) -> str:
+        return f"""INSERT INTO {self.lock_table} AS floor (lock_name, fence)
             VALUES ('', {self.parameter("fence")})
             ON CONFLICT (lock_name) DO UPDATE SET fence = excluded.fence
-            WHERE excluded.fence > floor.fence""",
-            {"fence": fence},
-            commands.RaiseFloor(fence),
-            self.patience,
-        )
+            WHERE excluded.fence > floor.fence"""
 
-    def retire(self, after: str, last: str, fence: int, idle: float) -> Query[int]:
-        return Query(
-            f"DELETE FROM {self.lock_table} WHERE {self.retirable}",
-            self.page(after, last, fence, idle),
-            commands.Retire(after, last, fence, idle),
-            self.patience,
-        )
-
-    def page(self, after: str, last: str, fence: int, idle: float) -> dict[str, object]:
-        """Return the parameters of :attr:`retirable`."""
-        return {"after": self.key(after), "last": self.key(last), "fence": fence, "age": idle}
-
-
-def _page(reply: Reply) -> NamePage | None:
-    last, fence = reply.rows[0]
-    return None if last is None else NamePage(text(last), None if fence is None else int(fence))
+    @statement(Retire, parameters=idle)
+    def retire(self) -> str:
+        return f"DELETE FROM {self.lock_table} WHERE {self.retirable}"

@@ -21,7 +21,8 @@ from ..protocol.commands import (
     ReadClock,
 )
 from ..protocol.steps import Reply
-from .dialect import Dialect, read_fence
+from .dialect import Dialect
+from .replies import read_fence
 from .statement import statement
 from .values import text, utc
 

@@ -11,14 +11,58 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from functools import cached_property
 from typing import ClassVar
 
-from ..protocol import commands
+from ..protocol.commands import GrantSlot, LookAtSlots, SetLimit
 from ..protocol.slots import slot_name
 from ..protocol.state import Granted, Slots
-from ..protocol.steps import Query, Reply
-from .dialect import Dialect, read_grant, read_queued, read_slot
+from ..protocol.steps import Reply
+from .dialect import Dialect
+from .replies import read_grant, read_queued
+from .statement import statement
+from .values import text
+
+
+def slot_parameters(dialect: Dialect, command: GrantSlot) -> dict[str, object]:
+    """Return the parameters of a statement that takes a slot: the limit as it is stored, and with
+    ``known`` the slot."""
+    limit: dict[str, object] = {"value": json.dumps(command.limit)}
+    return limit | {"slot": dialect.key(_known_slot(command))} if command.known else limit
+
+
+def read_slot(command: GrantSlot, reply: Reply) -> Granted | None:
+    """Read a grant as :func:`.read_grant` does, and the slot's name from the third column if the
+    statement chose the slot."""
+    granted = read_grant(reply)
+    if granted is None or command.known:
+        return read_known_slot(command, granted)
+    return granted._replace(name=text(reply.rows[0][2]))
+
+
+def read_known_slot(command: GrantSlot, granted: Granted | None) -> Granted | None:
+    """Return the grant of the only slot that was tried."""
+    return None if granted is None else granted._replace(name=_known_slot(command))
+
+
+def _known_slot(command: GrantSlot) -> str:
+    return slot_name(command.name, command.first + 1)
+
+
+def _numbered(dialect: Dialect, command: LookAtSlots) -> dict[str, object]:
+    """Return the names of the turnstile and the slots as parameters."""
+    numbers = range(1, command.limit + 1)
+    names = [command.name, *(slot_name(command.name, number) for number in numbers)]
+    return {f"name{number}": dialect.key(one) for number, one in enumerate(names)}
+
+
+def _slots(reply: Reply) -> Slots:
+    stored = reply.rows[0][0]
+    limit = None if stored is None else json.loads(stored)
+    rows = [read_queued(row) for _, *row in reply.rows if row[0] is not None]
+    return Slots(
+        limit if limit is None or type(limit) is int else 0,
+        {one.row.name: one for one in rows},
+    )
 
 
 class SlotStatements(Dialect):
@@ -61,99 +105,17 @@ class SlotStatements(Dialect):
         turnstile = self.parameter("turnstile")
         return f"NOT {self.anybodys} AND (token IS NULL OR token <> {turnstile})"
 
-    def grant_slot(
-        self,
-        name: str,
-        limit: int,
-        token: str,
-        owner: str,
-        ttl: float,
-        *,
-        turnstile: str,
-        first: int,
-        known: bool = False,
-    ) -> Query[Granted | None]:
-        command = commands.GrantSlot(name, limit, token, owner, ttl, turnstile, first, known)
-        asked = self.slot_parameters(command)
-        if not known:
-            return Query(self._grant_slot, asked, command, self.slot_patience, read=read_slot)
-        slot = slot_name(name, first + 1)
-        return Query(
-            self._grant_known_slot,
-            {**asked, "slot": self.key(slot)},
-            command,
-            self.slot_patience,
-            read=lambda reply: _named(slot, self.read_known_slot(reply, ttl)),
-        )
-
-    @cached_property
-    @abstractmethod
-    def _grant_slot(self) -> str:
-        """The statement that takes the first free slot; it returns the fence, the remaining seconds
-        and the slot's name."""
-
-    @cached_property
-    @abstractmethod
-    def _grant_known_slot(self) -> str:
-        """The statement that takes the ``slot``."""
-
-    def read_known_slot(self, reply: Reply, ttl: float) -> Granted | None:
-        """Read the fence and the seconds to the expiry from that statement's reply."""
-        return read_grant(reply)
-
-    @property
-    def slot_patience(self) -> float | None:
-        """Seconds that it may wait for locks: not for a slot that another session is taking."""
-        return self.patience
-
-    def slot_parameters(self, command: commands.GrantSlot) -> dict[str, object]:
-        """Return the parameters of the statements that take a slot."""
-        return {
-            "name": self.key(command.name),
-            "limit": command.limit,
-            "value": str(command.limit),
-            "token": command.token,
-            "owner": command.owner,
-            "ttl": command.ttl,
-            "turnstile": command.turnstile,
-            "first": command.first,
-        }
-
-    def look_at_slots(self, name: str, limit: int) -> Query[Slots]:
-        names = [name, *(slot_name(name, number) for number in range(1, limit + 1))]
-        keys = {f"name{number}": self.key(one) for number, one in enumerate(names)}
+    @statement(LookAtSlots, read=_slots, parameters=_numbered)
+    def look_at_slots(self, command: LookAtSlots) -> str:
+        keys = ", ".join(map(self.parameter, _numbered(self, command)))
         value = "CASE WHEN fence = 0 THEN value ELSE '0' END"  # which is no limit
         stored = f"SELECT {value} FROM {self.value_table} WHERE lock_name = {self.name_parameter}"
-        return Query(
-            f"""SELECT ({stored}), {self.columns}, NULL, {self.anybodys}
+        return f"""SELECT ({stored}), {self.columns}, NULL, {self.anybodys}
             FROM (SELECT 1 AS one) AS always LEFT JOIN {self.lock_table}
-                ON lock_name IN ({", ".join(map(self.parameter, keys))}){self.complete}""",
-            {"name": self.key(name), **keys},
-            commands.LookAtSlots(name, limit),
-            self.patience,
-            read=_slots,
-        )
+                ON lock_name IN ({keys}){self.complete}"""
 
-    def set_limit(self, name: str, limit: int, *, anew: bool) -> Query[int]:
-        return Query(
-            f"""INSERT INTO {self.value_table} (lock_name, fence, value, written_at)
+    @statement(SetLimit, parameters=lambda _, command: {"value": json.dumps(command.limit)})
+    def set_limit(self, command: SetLimit) -> str:
+        return f"""INSERT INTO {self.value_table} (lock_name, fence, value, written_at)
             VALUES ({self.name_parameter}, 0, {self.parameter("value")}, {self.clock})
-            {self.replaces_limit if anew else self.keeps_limit}{self.durably}""",
-            {"name": self.key(name), "value": json.dumps(limit)},
-            commands.SetLimit(name, limit, anew),
-            self.patience,
-        )
-
-
-def _named(slot: str, granted: Granted | None) -> Granted | None:
-    return None if granted is None else Granted(granted.fence, granted.remaining, slot)
-
-
-def _slots(reply: Reply) -> Slots:
-    stored = reply.rows[0][0]
-    limit = None if stored is None else json.loads(stored)
-    rows = [read_queued(row) for _, *row in reply.rows if row[0] is not None]
-    return Slots(
-        limit if limit is None or type(limit) is int else 0,
-        {one.row.name: one for one in rows},
-    )
+            {self.replaces_limit if command.anew else self.keeps_limit}{self.durably}"""

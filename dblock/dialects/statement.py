@@ -21,14 +21,16 @@ it chooses among texts that a ``cached_property`` builds once, where there are f
 *Parameters* are the command's fields. A parameter in the text has the value of the field with its
 name; a field that the text does not name is not sent. The field's type says how the database writes
 it: ``Name`` by :meth:`.Values.key`, ``Duration`` by :meth:`.Values.shift`, ``Exact`` by
-:meth:`.Values.exact`. Every other type, and None, is sent as it is. ``parameters`` is a function of
-the dialect and the command; it returns parameters that are no fields, or that replace fields.
+:meth:`.Values.exact`, ``Limit`` by :meth:`.Values.limit`. Every other type is sent as it is.
+``parameters`` is a function of the dialect and the command; it returns parameters that are no
+fields, or that replace fields.
 
 *The reply* is the number of rows; else ``read`` reads it, as in :class:`.Query`. ``reads`` takes
 the command before the reply, for a reading that depends on it.
 
 *The lock timeout* is the dialect's :attr:`.Values.patience`. ``lock_timeout`` replaces it: seconds,
-None for the session's own limit, or a function of the dialect and the command.
+None for the session's own limit, ``"patience"`` for the command's field, or a function of the
+dialect and the command.
 
 *Durability* needs no word: a statement whose text contains ``dialect.lazy`` is not durable.
 
@@ -51,7 +53,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import (
     Annotated,
     Any,
@@ -74,8 +76,16 @@ from .values import Values
 
 R = TypeVar("R")
 
+# Texts that a dialect keeps. Most are few; but MariaDB's row lock has its limit in its text.
+_KEPT = 256
+
 #: The method of a dialect that writes a field of this encoding.
-_WRITERS = {Encoding.NAME: "key", Encoding.DURATION: "shift", Encoding.EXACT: "exact"}
+_WRITERS = {
+    Encoding.NAME: "key",
+    Encoding.DURATION: "shift",
+    Encoding.EXACT: "exact",
+    Encoding.LIMIT: "limit",
+}
 
 #: Functions of the dialect and the command.
 Parameters = Callable[[Any, Any], Mapping[str, object]]
@@ -119,13 +129,11 @@ class Statement(Generic[R]):
         built = dialect.built  # of these tables: settle() gives the dialect another
         sql = key[1] if self.varies else self.build(dialect)
         named = set(re.findall(re.escape(dialect.name_parameter).replace("name", r"(\w+)"), sql))
-        hints = get_type_hints(self.command, include_extras=True)
-        fields = tuple(
-            (field, _writer(type(dialect), hints[field]))
-            for field in self.command._fields
-            if field in named
-        )
+        writers = _writers(dialect.__class__, self.command)
+        fields = tuple((field, write) for field, write in writers.items() if field in named)
         durable = not dialect.lazy or dialect.lazy not in sql
+        if len(built) >= _KEPT:
+            built.clear()
         text: Text = built.setdefault(key, Text(sql, fields, durable))
         return text
 
@@ -150,7 +158,7 @@ class Registering(Generic[R]):
     command: type[Command[R]]
     read: Callable[[Reply], R]
     reads: Callable[[Any, Reply], R] | None
-    lock_timeout: float | Literal["usual"] | LockTimeout | None
+    lock_timeout: float | Literal["usual", "patience"] | LockTimeout | None
     parameters: Parameters | None
 
     @overload
@@ -165,7 +173,7 @@ class Registering(Generic[R]):
 class Options(TypedDict, total=False):
     """What any statement may say."""
 
-    lock_timeout: float | Literal["usual"] | LockTimeout | None
+    lock_timeout: float | Literal["usual", "patience"] | LockTimeout | None
     parameters: Parameters
 
 
@@ -199,6 +207,15 @@ def registered(dialect: type) -> dict[type[Command[Any]], Statement[Any]]:
         for found in vars(base).values()
         if isinstance(found, Statement)
     }
+
+
+@cache
+def _writers(
+    dialect: type, command: type[Command[Any]]
+) -> Mapping[str, Callable[[Any, Any], object] | None]:
+    """Return how the dialect writes each field of a command; None if the field is sent as it is."""
+    hints = get_type_hints(command, include_extras=True)
+    return {field: _writer(dialect, hints[field]) for field in command._fields}
 
 
 def _writer(dialect: type, hint: Any) -> Callable[[Any, Any], object] | None:

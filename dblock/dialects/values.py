@@ -32,6 +32,10 @@ class Values:
         """Return a text for a parameter of a user's session, whatever its character set is."""
         return text
 
+    def limit(self, patience: float | None) -> object:
+        """Return the parameter of a statement that limits its wait for locks itself."""
+        return patience
+
     def parameter(self, name: str) -> str:
         """Return any parameter in the driver's style."""
         return self.name_parameter.replace("name", name)

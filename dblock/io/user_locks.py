@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from ..protocol.commands import UnlockAll
 from ..protocol.faults import Fault, StatementError
 from ..protocol.retry import UNDONE
 from .connections import UNUSABLE
@@ -132,7 +133,7 @@ class UserLock:
     def _leave(self, connection: OwnConnection) -> None:
         """Release the user lock, if the session has it."""
         try:
-            self._connections.execute(connection, self._dialect.unlock_all())
+            self._connections.execute(connection, self._dialect.query(UnlockAll()))
         except BaseException as error:
             self.drop()
             if not isinstance(error, StatementError):

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LockLost, OutcomeUnknown, Unavailable
+from .commands import Attach
 from .deadline import Deadline
 from .doubt import Doubt
 from .epoch import consult, ended
@@ -107,8 +108,8 @@ class _Attaching:
     def ask(self) -> Procedure[Held | None]:
         """Make one try; None when the server refused it."""
         request = self.request
-        query = self.dialect.attach(
-            request.name, self.detached.token, request.token, request.owner, request.ttl
+        query = self.dialect.query(
+            Attach(request.name, self.detached.token, request.token, request.owner, request.ttl)
         )
         reply = yield Execute(query)
         self.deadline.now = reply.now

@@ -18,6 +18,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ..errors import DBLockError, LockLost, OutcomeUnknown
+from .commands import Grant, Join, LookQueued, Take
 from .deadline import Deadline
 from .doubt import Doubt
 from .epoch import consult
@@ -201,14 +202,13 @@ class Attempt:
         request, position = self.request, self.seen.position
         asked = request.name, request.token, request.owner, request.ttl
         if ticket is None or self._missing:
-            if request.known and not position.free:
-                return self.dialect.grant_known(*asked)
-            return self.dialect.grant(*asked)
+            known = request.known and not position.free
+            return self.dialect.query(Grant(*asked, known))
         queued = position.ahead is not None and ticket in request.tickets
         if self.dialect.can_notify and (queued or position.free):
-            return self.dialect.take(*asked)
+            return self.dialect.query(Take(*asked))
         request.queued(ticket)
-        return self.dialect.join(*asked, ticket, yields=self.yields)
+        return self.dialect.query(Join(*asked, ticket, self.yields))
 
     def believe(self, passed: Passed, ticket: str | None) -> Procedure[Held | None]:
         """Return the hold that a release has passed on, from its notification or from the table.
@@ -277,7 +277,7 @@ class Attempt:
             state, reply = yield from look_from(self.dialect, name, deadline.reach, deadline.now)
             queued = None
         else:
-            query = self.dialect.look_queued(name, self.request.token, ticket)
+            query = self.dialect.query(LookQueued(name, self.request.token, ticket))
             reply = yield from retry_or_raise(
                 self.dialect, query, name, deadline.reach, deadline.now
             )

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from ..errors import DBLockError, LockLost, OutcomeUnknown, Unavailable
 from .attempt import Attempt
+from .commands import Renew
 from .epoch import consult, ended
 from .explain import explain
 from .faults import StatementError
@@ -136,7 +137,7 @@ def renew(
         hold = token
         if is_shared(token):
             hold, now = yield from _group(dialect, name, token, until - now, now)
-        query = dialect.renew([Renewal(name, hold, ttl)])
+        query = dialect.query(Renew((Renewal(name, hold, ttl),)))
         reply = yield from retry_or_raise(dialect, query, name, until - now, now)
         fence, now = query.read(reply).get(hold), reply.now
         if fence is not None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
+from .commands import CallObservers, LookAtSlots, ReadLeader, WriteValue
 from .epoch import failed_over
 from .explain import explain
 from .faults import StatementError
@@ -60,7 +61,7 @@ def proclaim(
     fence, term = held().fence, held().term
     if term.over(now):
         raise expired(name)
-    query = dialect.write_value(name, token, fence, value)
+    query = dialect.query(WriteValue(name, token, fence, value))
     patience = min(patience, term.remaining(now))
     reply = yield from write(dialect, query, name, before, patience, now)
     if held().elsewhere(reply.server):
@@ -76,7 +77,7 @@ def _refuse_semaphore(
     dialect: Statements, name: str, patience: float, now: float
 ) -> Procedure[None]:
     """Raise ValueError if the name has a semaphore's limit, which no value may replace."""
-    look = dialect.look_at_slots(name, 0)
+    look = dialect.query(LookAtSlots(name, 0))
     reply = yield from retry_or_raise(dialect, look, name, patience, now)
     if look.read(reply).limit:
         raise ValueError(
@@ -87,7 +88,7 @@ def _refuse_semaphore(
 def call(dialect: Statements, name: str, patience: float, now: float) -> Procedure[None]:
     """Notify the observers of a name, if the database can notify."""
     if dialect.can_notify:
-        query = dialect.call_observers(name)
+        query = dialect.query(CallObservers(name))
         try:
             yield from retry(query, patience, now, AWAY | PASSING)
         except StatementError as failure:
@@ -103,7 +104,7 @@ def leader(dialect: Statements, name: str, patience: float, now: float) -> Proce
 def _look(
     dialect: Statements, name: str, patience: float, now: float
 ) -> Procedure[tuple[Leader | None, Reply]]:
-    query = dialect.leader(name)
+    query = dialect.query(ReadLeader(name))
     reply = yield from retry_or_raise(dialect, query, name, patience, now)
     return query.read(reply), reply
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import Conflict
 from ..lock_state import printable
+from .commands import Guard
 from .epoch import consult, ended, failed_over
 from .explain import explain
 from .faults import Fault, StatementError
@@ -79,7 +80,7 @@ def _prove(
 ) -> Procedure[_Proof]:
     """Block every grant of the name, in the user's transaction."""
     try:
-        query = dialect.guard(name, token, fence)
+        query = dialect.query(Guard(name, token, fence))
         reply = yield ExecuteInTransaction(query, within=patience)
     except StatementError as failure:
         if failure.fault not in (Fault.SERIALIZATION, Fault.BUSY):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LockLost
 from ..lock_state import printable
+from .commands import Look
 from .epoch import consult, ended
 from .faults import StatementError
 from .lease import Held
@@ -29,7 +30,7 @@ def look_from(
     dialect: Statements, name: str, patience: float, now: float
 ) -> Procedure[tuple[LockRow | None, Reply]]:
     """Read as :func:`look` does, and return the reply too."""
-    query = dialect.look(name)
+    query = dialect.query(Look((name,)))
     reply = yield from retry_or_raise(dialect, query, name, patience, now)
     states = query.read(reply)
     return (states[0] if states else None), reply

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InProgress, KeyReused, Unsupported
 from ..lock_state import printable
+from .commands import ClaimOnce, FinishOnce, ForgetOnce
 from .deadline import Deadline
 from .faults import Fault, StatementError
 from .place import check, explain_borrowed
@@ -42,7 +43,7 @@ def claim(
         left = None if deadline.left is None else max(0.0, deadline.left)
         limits = [seconds for seconds in (left, dialect.longest_patience) if seconds is not None]
         chunk = min(limits, default=None)
-        query = dialect.claim_once(key, token, fingerprint, keep, chunk)
+        query = dialect.query(ClaimOnce(key, token, fingerprint, keep, chunk))
         try:
             reply = yield _bounded(query, left, chunk, deadline.timeout)
         except StatementError as failure:
@@ -105,13 +106,13 @@ def _judge(record: Record, key: str, token: str, fingerprint: str | None) -> str
 
 def finish(dialect: Statements, key: str, token: str, result: str) -> Procedure[None]:
     """Record the result of a call. Raises Unsupported if its record is gone."""
-    if not (yield from _change(dialect, dialect.finish_once(key, token, result), key)):
+    if not (yield from _change(dialect, dialect.query(FinishOnce(key, token, result)), key)):
         raise gone(key)
 
 
 def forget(dialect: Statements, key: str, token: str) -> Procedure[None]:
     """Delete the record of a call."""
-    yield from _change(dialect, dialect.forget_once(key, token), key)
+    yield from _change(dialect, dialect.query(ForgetOnce(key, token)), key)
 
 
 def _change(dialect: Statements, query: Query[int], key: str) -> Procedure[int]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, Unsupported
 from ..lock_state import LockState, RowLockState, RunState, SlotsState, WaiterState
-from .commands import ListHeldRuns
+from .commands import ListHeld, ListHeldRuns, ListRowLocks, ListWaiters, Look, LookAtSlots
 from .explain import explain
 from .faults import Fault, StatementError
 from .job_runs import last
@@ -45,20 +45,20 @@ def show(dialect: Statements, name: str, most: int, now: float) -> Procedure[Loc
 
 def show_row(dialect: Statements, name: str, now: float) -> Procedure[LockRow | None]:
     """Read a name's row alone."""
-    rows = yield from read(dialect, dialect.look(name), name, now)
+    rows = yield from read(dialect, dialect.query(Look((name,))), name, now)
     return rows[0] if rows else None
 
 
 def look_at_all(dialect: Statements, now: float) -> Procedure[list[LockState]]:
     """Read the states of all names that have a token, waiters or a row lock."""
-    query = dialect.held()
+    query = dialect.query(ListHeld())
     rows = yield from read(dialect, query, None, now)
     waiters = yield from _waiters(dialect, None, now)
     runs = yield from _held_runs(dialect, now)
     row_locks = yield from _row_locks(dialect, None, now)
     others = row_locks.keys() - {row.name for row in rows}
     if others:
-        locked = dialect.look(*sorted(others))
+        locked = dialect.query(Look(tuple(sorted(others))))
         rows += yield from read(dialect, locked, None, now)
     states = [
         _told(dialect, row, waiters.get(row.name, ()), runs.get(row.name), row_locks)
@@ -94,7 +94,7 @@ def _stuck(row: LockRow, waiters: tuple[WaiterState, ...]) -> bool:
 def _waiters(
     dialect: Statements, name: str | None, now: float
 ) -> Procedure[dict[str, tuple[WaiterState, ...]]]:
-    query = dialect.waiters(name)
+    query = dialect.query(ListWaiters(name))
     return (yield from read(dialect, query, name, now))
 
 
@@ -108,11 +108,11 @@ def _last(dialect: Statements, name: str, now: float) -> Procedure[RunState | No
 def _slots(dialect: Statements, name: str, most: int, now: float) -> Procedure[SlotsState | None]:
     """Read the slots of a semaphore; None if the name is no semaphore's."""
     try:
-        look = dialect.look_at_slots(name, 0)
+        look = dialect.query(LookAtSlots(name, 0))
         limit = (yield from read(dialect, look, name, now)).limit
         if not limit:
             return None
-        look = dialect.look_at_slots(name, most)
+        look = dialect.query(LookAtSlots(name, most))
         found = yield from read(dialect, look, name, now)
     except Unsupported:
         return None  # a role without rights on the limits still gets the rest
@@ -149,7 +149,7 @@ def _row_locks(
     """Read which transactions have locked rows, by names; the key "" means all rows."""
     if not dialect.sees_row_locks:
         return {}
-    query = dialect.row_locks(name)
+    query = dialect.query(ListRowLocks(name))
     try:
         return query.read((yield Execute(query)))
     except StatementError as failure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, Unavailable
+from .commands import Command, Leave, LeaveReaders, PassOn, Release, ReleaseAndUnlock
 from .explain import explain, unknown
 from .faults import Fault, StatementError
 from .inspect import look, why_lost
@@ -57,7 +58,7 @@ def leave(dialect: Statements, request: LeaseRequest, now: float) -> Procedure[D
     if not request.tickets:
         return None
     try:
-        left = dialect.leave(request.name, request.token, request.tickets[-1])
+        left = dialect.query(Leave(request.name, request.token, request.tickets[-1]))
         reply = yield from retry(left, dialect.timing.leaving, now, AWAY | PASSING)
         # A waiter that is no longer in the queue may hold the name.
         if dialect.can_notify and reply.matched == 0:
@@ -142,8 +143,13 @@ def _ending(dialect: Statements, name: str, token: str, own: str) -> Query[int]:
     """Return the statement that ends the hold of ``token``. If readers share it, only the reader
     with the token ``own`` leaves."""
     if is_shared(token):
-        return dialect.leave_readers(name, token, own)
-    return dialect.pass_on(name, token)
+        return dialect.query(LeaveReaders(name, token, own))
+    return dialect.query(_passing_on(dialect, name, token))
+
+
+def _passing_on(dialect: Statements, name: str, token: str, *, passes: bool = True) -> Command[int]:
+    """Return the command that frees a name, and lets the first waiter know where it can be."""
+    return PassOn(name, token, passes) if dialect.can_notify else Release(name, token)
 
 
 def abandon(
@@ -213,13 +219,17 @@ def release(
         try:
             if with_user_lock:
                 with_user_lock = False
-                reply = yield ExecuteOnSession(dialect.release_and_unlock(name, token), last=True)
+                reply = yield ExecuteOnSession(
+                    dialect.query(ReleaseAndUnlock(name, token)), last=True
+                )
             elif reader is not None:
-                reply = yield Execute(dialect.leave_readers(name, token, reader))
+                reply = yield Execute(dialect.query(LeaveReaders(name, token, reader)))
             elif contended:
-                reply = yield Execute(dialect.pass_on(name, token, not guarded))
+                reply = yield Execute(
+                    dialect.query(_passing_on(dialect, name, token, passes=not guarded))
+                )
             else:
-                reply = yield Execute(dialect.release(name, token))
+                reply = yield Execute(dialect.query(Release(name, token)))
         except StatementError as failure:
             in_doubt = in_doubt or failure.fault is Fault.DISCONNECTED
             if failure.fault not in AWAY | PASSING:
@@ -274,7 +284,8 @@ def force(dialect: Statements, name: str, patience: float, start: float) -> Proc
     state, now = yield from look(dialect, name, patience, start)
     if state is None or state.token is None:
         return False
-    token, query = state.token, dialect.pass_on(name, state.token, passes=False)
+    token = state.token
+    query = dialect.query(_passing_on(dialect, name, token, passes=False))
     while state is not None and state.token == token:
         try:
             reply = yield from retry(query, patience, now, AWAY | PASSING)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LockLost
+from .commands import Look, Renew
 from .epoch import consult, ended, failed_over
 from .explain import explain
 from .faults import Fault, StatementError
@@ -69,7 +70,7 @@ def renew_all(
         batch = batches.pop()
         try:
             yield from end_lost(lost, within)
-            query = dialect.renew(_renewals(batch))
+            query = dialect.query(Renew(_renewals(batch)))
             reply = yield Execute(query, within)
         except StatementError as failure:
             if failure.fault is Fault.DISCONNECTED and not replaced:
@@ -104,7 +105,7 @@ def renew_all(
     return [outcomes.get(hold, rest) for hold in asked]
 
 
-def _renewals(batch: Sequence[Asked]) -> list[Renewal]:
+def _renewals(batch: Sequence[Asked]) -> tuple[Renewal, ...]:
     """Return one renewal for each row, with the longest TTL of the readers that share its hold."""
     longest: dict[tuple[str, str], Renewal] = {}
     for hold in batch:
@@ -112,7 +113,7 @@ def _renewals(batch: Sequence[Asked]) -> list[Renewal]:
         known = longest.setdefault((renewal.name, renewal.token), renewal)
         if known.ttl < renewal.ttl:
             longest[renewal.name, renewal.token] = renewal
-    return list(longest.values())
+    return tuple(longest.values())
 
 
 def _consult(
@@ -144,7 +145,7 @@ def _why_not(
 ) -> Procedure[dict[Asked, Renewed]]:
     """Read, in one round trip, why the renewing statement did not find these holds."""
     try:
-        query = dialect.look(*dict.fromkeys(hold.renewal.name for hold in refused))
+        query = dialect.query(Look(tuple(dict.fromkeys(hold.renewal.name for hold in refused))))
         reply = yield Execute(query, within)
     except StatementError as failure:
         return {hold: RenewalFailed(failure) for hold in refused}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .commands import PruneValues
+from .commands import LookForUnused, PruneValues, RaiseFloor, Retire
 from .retry import delete_all, retry_or_raise
 from .steps import Procedure
 
@@ -27,16 +27,16 @@ def retire(dialect: Statements, idle: float, patience: float, now: float) -> Pro
     """
     after, count = "", 0
     while True:
-        look = dialect.look_for_unused(after, idle)
+        look = dialect.query(LookForUnused(after, idle))
         reply = yield from retry_or_raise(dialect, look, None, patience, now)
         page = look.read(reply)
         if page is None:
             yield from delete_all(dialect, dialect.query(PruneValues(idle)), patience, reply.now)
             return count
         if page.fence is not None:
-            raised = dialect.raise_floor(page.fence)
+            raised = dialect.query(RaiseFloor(page.fence))
             reply = yield from retry_or_raise(dialect, raised, None, patience, reply.now)
-            some = dialect.retire(after, page.last, page.fence, idle)
+            some = dialect.query(Retire(after, page.last, page.fence, idle))
             reply = yield from retry_or_raise(dialect, some, None, patience, reply.now)
             count += some.read(reply)
         after, now = page.last, reply.now

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import Conflict, DBLockError
+from .commands import Create, SelectForUpdate
 from .deadline import Deadline
 from .epoch import consult
 from .explain import explain
@@ -176,12 +177,12 @@ def _try_own(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome | No
     chunk = yield from tries.chunk(dialect)
     left = tries.left
     try:
-        query = dialect.lock_row(tries.name, chunk, borrowed=False)
+        query = dialect.query(SelectForUpdate(tries.name, chunk, borrowed=False))
         tried = query.read((yield ExecuteInTransaction(query, left)))
         if tried.locked:
             return tried
         if dialect.one_writer:
-            created = yield ExecuteInTransaction(dialect.create(tries.name))
+            created = yield ExecuteInTransaction(dialect.query(Create(tries.name)))
             if created.matched == 1:
                 return RowOutcome(locked=True)
         tries.away_since = None
@@ -221,7 +222,7 @@ def _outlast(dialect: Statements, tries: _Attempts, failure: StatementError) -> 
 
 def _try_free(dialect: Statements, name: str, deadline: Deadline) -> Procedure[bool]:
     """Try to lock the row in the user's transaction, without waiting."""
-    query = dialect.lock_row(name, 0.0, borrowed=True)
+    query = dialect.query(SelectForUpdate(name, 0.0, borrowed=True))
     try:
         reply = yield _undone_if_refused(query, 0.0, deadline.timeout)
     except StatementError as failure:
@@ -238,12 +239,12 @@ def _try_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome
     left = 0.001 if tries.left == 0 else tries.left
     try:
         chunk = chunk or left
-        query = dialect.lock_row(name, chunk, borrowed=True)
+        query = dialect.query(SelectForUpdate(name, chunk, borrowed=True))
         within = None if chunk is None else chunk + tries.deadline.timeout
         reply = yield _undone_if_refused(query, left, within)
         tried = query.read(reply)
         if not tried.locked and dialect.one_writer:
-            reply = yield ExecuteInTransaction(dialect.create(name, borrowed=True), left)
+            reply = yield ExecuteInTransaction(dialect.query(Create(name, borrowed=True)), left)
             tried = tried._replace(locked=reply.matched == 1)
     except StatementError as failure:
         yield from _refused(dialect, name, tries.deadline, failure)
@@ -323,7 +324,7 @@ def _create(dialect: Statements, tries: _Attempts) -> Procedure[bool]:
     """
     if dialect.one_writer:
         return False
-    query = dialect.create(tries.name)
+    query = dialect.query(Create(tries.name))
     try:
         reply = yield from retry(query, tries.deadline.reach, tries.deadline.now, AWAY | PASSING)
     except StatementError as failure:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from .attempt import Ask, Attempt
+from .commands import CallReaders, JoinReaders, ListWaiters
 from .faults import Fault, StatementError
 from .lease import Held
 from .retry import PAUSE, retry_or_raise
@@ -120,13 +121,9 @@ class SharedAttempt(Attempt):
         """Ask to join; None if there was no clear reply. Other readers lock the row for a moment
         when they join or leave; this waits for them rather than be refused."""
         request, deadline = self.request, self.deadline
-        query = self.dialect.join_readers(
-            request.name,
-            group,
-            request.token,
-            request.ttl,
-            ticket=request.tickets[-1] if request.tickets else request.token,
-            past=self.past,
+        ticket = request.tickets[-1] if request.tickets else request.token
+        query = self.dialect.query(
+            JoinReaders(request.name, group, request.token, request.ttl, ticket, self.past)
         )
         until = deadline.now + self.dialect.timing.leaving
         while True:
@@ -145,7 +142,7 @@ class SharedAttempt(Attempt):
     def _call_readers(self) -> Procedure[None]:
         """Notify the readers behind this one, now that it holds the name: they may join."""
         if self.dialect.can_notify and self.request.tickets:
-            query = self.dialect.call_readers(self.request.name, self.request.token)
+            query = self.dialect.query(CallReaders(self.request.name, self.request.token))
             with contextlib.suppress(StatementError):
                 yield Execute(query, CALLING)
             self.deadline.now = (yield Sleep(0)).now
@@ -180,7 +177,7 @@ class SharedAttempt(Attempt):
         name, deadline = self.request.name, self.deadline
         if self.past or deadline.now < self.asks:
             return
-        query = self.dialect.waiters(name)
+        query = self.dialect.query(ListWaiters(name))
         reply = yield from retry_or_raise(self.dialect, query, name, deadline.reach, deadline.now)
         deadline.now, self.asks = reply.now, reply.now + self.patient / 2
         self.past = all(one.strategy == STRATEGY for one in query.read(reply).get(name, ()))

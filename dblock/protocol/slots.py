@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from ..errors import DBLockError, LimitMismatch, OutcomeUnknown, Unavailable
 from ..lock_state import counted
 from .attempt import Answer, Attempt, Seen
+from .commands import Create, GrantSlot, LookAtSlots, SetLimit
 from .doubt import Doubt
 from .faults import StatementError
 from .lease import Held, Refused
@@ -133,19 +134,21 @@ class SlotAttempt(Attempt):
 
     def _statement(self, *, known: bool) -> Query[Granted | None]:
         request = self.request
-        return self.dialect.grant_slot(
-            self.name,
-            self.limit,
-            request.token,
-            request.owner,
-            request.ttl,
-            turnstile=self.turnstile,
-            first=self.first,
-            known=known,
+        return self.dialect.query(
+            GrantSlot(
+                self.name,
+                self.limit,
+                request.token,
+                request.owner,
+                request.ttl,
+                self.turnstile,
+                self.first,
+                known,
+            )
         )
 
     def _look(self, ticket: str | None) -> Procedure[None]:
-        query = self.dialect.look_at_slots(self.name, self.limit)
+        query = self.dialect.query(LookAtSlots(self.name, self.limit))
         reply = yield from retry_or_raise(
             self.dialect, query, self.name, self.deadline.reach, self.deadline.now
         )
@@ -168,10 +171,11 @@ class SlotAttempt(Attempt):
             return False
         rowless, again = self._rowless, False
         if self.slots.limit is None:
-            yield from self._write(self.dialect.set_limit(self.name, self.limit, anew=False))
+            limit = SetLimit(self.name, self.limit, anew=False)
+            yield from self._write(self.dialect.query(limit))
             again = True
         if rowless is not None:  # even if a slot seems free: a guard may block it
-            yield from self._write(self.dialect.create(rowless))
+            yield from self._write(self.dialect.query(Create(rowless)))
             again = True
         if self.dialect.has_witness and (again or self.seen.position.free):
             again = (yield from self._mend_witness()) or (again and not self.closed)
@@ -280,9 +284,9 @@ def resize(
     Return how many slots above the new limit, up to ``most``, are still held. Raises LimitMismatch
     if the name is an election's; OutcomeUnknown and Unavailable as :func:`.write` does.
     """
-    query = dialect.set_limit(name, limit, anew=True)
+    query = dialect.query(SetLimit(name, limit, anew=True))
     reply = yield from write(dialect, query, name, before, patience, start)
-    look = dialect.look_at_slots(name, most)
+    look = dialect.query(LookAtSlots(name, most))
     try:
         reply = yield from retry_or_raise(dialect, look, name, patience, reply.now)
     except Unavailable as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from .commands import Command, word
+from .commands import Command
 
 R = TypeVar("R")
 
@@ -56,7 +56,7 @@ class Query(NamedTuple, Generic[R]):
     @property
     def kind(self) -> str:
         """The word for its command: ``"grant"``, ``"lock_row"``; ``"other"`` without a command."""
-        return "other" if self.command is None else word(type(self.command).__name__)
+        return "other" if self.command is None else self.command.word
 
     def __repr__(self) -> str:
         return f"<Query {self.sql!r}>"  # a token may be among the parameters, and aiosqlite logs it

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..errors import DBLockError, DeadlockDetected, OutcomeUnknown, QueryTimeout, Unavailable
 from ..lock_state import printable
+from .commands import ListBlocked, Register, Sweep, Unregister
 from .deadlock import Blocked, find_cycle
 from .faults import Fault, StatementError
 from .retry import AWAY, PASSING, retry
@@ -134,7 +135,7 @@ class Waiter:
         try:
             now = (yield from self._write(look + LATE, holds, now)).now
             if holds:
-                query = self.dialect.blocked()
+                query = self.dialect.query(ListBlocked())
                 reply = yield Execute(query)
                 now = reply.now
                 self._judge(query.read(reply))
@@ -151,14 +152,16 @@ class Waiter:
         first = self.id is None
         if self.id is None:
             self.id = self.caller.new_id()
-        query = self.dialect.register(
-            self.id,
-            self.name,
-            strategy=self.strategy,
-            owner=self.caller.owner(),
-            waited=now - self.start,
-            lasts=lasts,
-            holds=holds,
+        query = self.dialect.query(
+            Register(
+                self.id,
+                self.name,
+                self.strategy,
+                owner=self.caller.owner(),
+                waited=now - self.start,
+                lasts=lasts,
+                holds=holds,
+            )
         )
         try:
             reply = yield Execute(query)
@@ -167,7 +170,7 @@ class Waiter:
                 self.id = None  # the server wrote no row
             raise
         if first:
-            reply = yield Execute(self.dialect.sweep())
+            reply = yield Execute(self.dialect.query(Sweep()))
         return reply
 
     def _judge(self, blocked: list[Blocked]) -> None:
@@ -195,7 +198,7 @@ class Waiter:
         """Delete this waiter's row. If that fails the row expires by itself."""
         self._let_another_be_seen()
         if self.id is not None:
-            query, self.id, self._next = self.dialect.unregister(self.id), None, None
+            query, self.id, self._next = self.dialect.query(Unregister(self.id)), None, None
             now = (yield Sleep(0)).now
             with contextlib.suppress(StatementError):
                 yield from retry(query, LEAVING, now, PASSING | {Fault.DISCONNECTED})

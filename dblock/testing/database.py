@@ -14,7 +14,7 @@ from ..holding.database import Database
 from ..io.borrowed import Borrowed, Root
 from ..io.runtime import Runtime
 from ..io.sqlalchemy_transaction import borrow
-from ..protocol.commands import Create, Guard, LockRow, LookAround
+from ..protocol.commands import Create, Guard, LookAround, SelectForUpdate
 from ..protocol.steps import Execute, ExecuteInTransaction, Procedure, Query, Reply
 from .process import Process
 from .wire import WiredSQLite
@@ -119,7 +119,7 @@ class StandIn(Borrowed):
                 return self._sent(query)
             case LookAround():
                 return self._sent(query)
-            case LockRow(name=name) | Create(name=name):
+            case SelectForUpdate(name=name) | Create(name=name):
                 root = self.root
             case _:
                 raise AssertionError("a row is locked or proved in it, and nothing else")

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ..dialects.adapter import Answer, Send, ServerSession
 from ..dialects.sqlite import SQLite
 from ..dialects.sqlite.adapter import SQLite3
 from ..policy import Timeouts
 from ..protocol import commands
-from ..protocol.commands import Command, Grant, Join, LockRow
+from ..protocol.commands import Command, Grant, Join, Renew, SelectForUpdate
 from ..protocol.faults import Fault
 from ..protocol.rate import TakePlace
-from ..protocol.state import Renewal
 from ..protocol.steps import Query, any_row
 from .store import Store
+
+R = TypeVar("R")
 
 
 class Error(Exception):
@@ -88,7 +89,7 @@ DOES: dict[type[Command[Any]], str] = {
     commands.JoinReaders: "acquire",
     commands.Attach: "acquire",
     TakePlace: "acquire",
-    commands.LockRow: "acquire",
+    commands.SelectForUpdate: "acquire",
     commands.Renew: "renew",
     commands.Release: "release",
     commands.ReleaseAndUnlock: "release",
@@ -123,7 +124,7 @@ class Wired(SQLite3):
     ) -> Answer:
         command = query.command
         loss = self.wire.request(None if command is None else DOES.get(type(command)))
-        if isinstance(command, Grant | Join | LockRow) and self.store.row_of(command.name):
+        if isinstance(command, Grant | Join | SelectForUpdate) and self.store.row_of(command.name):
             answer: Answer = (), 0  # a user's transaction has locked the name
         else:
             answer = send(self._timed(query), within, waits)
@@ -162,6 +163,10 @@ class WiredSQLite(SQLite):
         super().__init__(None, "dblock_", timeouts, Wired(timeouts, store, wire))
         self._wire = wire
 
-    def renew(self, asked: Sequence[Renewal]) -> Query[dict[str, int | None]]:
-        arriving = [renewal for renewal in asked if renewal.name not in self._wire.missing]
-        return super().renew(arriving)
+    def query(self, command: Command[R]) -> Query[R]:
+        found = super().query(command)
+        if not isinstance(command, Renew):
+            return found
+        missing = self._wire.missing
+        arriving = Renew(tuple(one for one in command.asked if one.name not in missing))
+        return found._replace(params=super().query(arriving).params)

@@ -15,6 +15,8 @@ from dblock.dialects.adapter import Answer, Send
 from dblock.dialects.mariadb import MariaDB
 from dblock.dialects.mariadb.adapter import PyMySQL
 from dblock.dialects.mariadb.sender import prepared
+from dblock.protocol import commands
+from dblock.protocol.commands import Look
 from dblock.protocol.state import Granted
 from dblock.protocol.steps import Query, Reply
 from tests.conftest import Database, lent
@@ -57,10 +59,10 @@ def ask(send: Send, query: Query[Any]) -> Any:
 
 def hold(send: Send, name: str, *, known: bool = True, token: str = TOKEN) -> int:
     """Take a name and give it back; return the fence."""
-    grant = DIALECT.grant_known if known else DIALECT.grant
-    granted = ask(send, grant(name, token, "owner of it's own: ö, 100 %", 30.0))
+    grant = commands.Grant(name, token, "owner of it's own: ö, 100 %", 30.0, known)
+    granted = ask(send, DIALECT.query(grant))
     assert isinstance(granted, Granted)
-    assert ask(send, DIALECT.release(name, token)) == 1
+    assert ask(send, DIALECT.query(commands.Release(name, token))) == 1
     return granted.fence
 
 
@@ -87,7 +89,7 @@ def test_a_few_holds_prepare_nothing(send: Send) -> None:
 
 def test_other_statements_are_not_prepared(send: Send) -> None:
     for _ in range(3 * THRESHOLD):
-        ask(send, DIALECT.look("looked at"))
+        ask(send, DIALECT.query(Look(("looked at",))))
     assert said(send, "prepare_sql") == 0
 
 
@@ -97,18 +99,21 @@ def test_a_refused_one_has_no_fence(send: Send, known: bool) -> None:
         hold(send, "taken", known=False)
         hold(send, "taken")
     asked = "taken", TOKEN, "owner", 30.0
-    assert ask(send, DIALECT.grant_known(*asked))
-    refused = DIALECT.grant_known if known else DIALECT.grant
-    assert ask(send, refused("taken", "another", "owner", 30.0)) is None
-    assert ask(send, DIALECT.release("taken", "another")) == 0
-    assert ask(send, DIALECT.release("taken", TOKEN)) == 1
+    assert ask(send, DIALECT.query(commands.Grant(*asked, known=True)))
+    refused = commands.Grant("taken", "another", "owner", 30.0, known)
+    assert ask(send, DIALECT.query(refused)) is None
+    assert ask(send, DIALECT.query(commands.Release("taken", "another"))) == 0
+    assert ask(send, DIALECT.query(commands.Release("taken", TOKEN))) == 1
 
 
 def test_what_is_forgotten_is_sent_as_it_is(send: Send, db: Database) -> None:
     """As behind a pooler that gives the session to another connection."""
     fences = [hold(send, "forgotten", known=False)]
     fences += [hold(send, "forgotten") for _ in range(2 * THRESHOLD)]
-    of_a_hold = DIALECT.grant_known("", "", "", 1.0), DIALECT.release("", "")
+    of_a_hold = (
+        DIALECT.query(commands.Grant("", "", "", 1.0, known=True)),
+        DIALECT.query(commands.Release("", "")),
+    )
     for query in of_a_hold:
         name, *_ = prepared(DIALECT.placed(query.sql), make_url(db.url).database or "")
         send(Query(f"DEALLOCATE PREPARE {name}", {}), SECONDS)

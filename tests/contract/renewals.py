@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from sqlalchemy.engine import Engine
 
 from dblock import Danger, LockLost, Locks
-from dblock.protocol.state import Renewal
+from dblock.protocol.commands import Command, Renew
 from dblock.protocol.steps import Query, Reply
 from tests.support import SECONDS, lock_row
 from tests.worlds.behind import held_up, here
@@ -36,22 +37,24 @@ class Renewals:
         self.sizes: list[int] = []
         self.before: Callable[[], object] = lambda: None
         self.after: Callable[[], object] = lambda: None
-        renew = locks._database.dialect.renew
+        query = locks._database.dialect.query
 
-        def sent(asked: list[Renewal]) -> Query[dict[str, int | None]]:
+        def sent(command: Command[Any]) -> Query[Any]:
+            if not isinstance(command, Renew):
+                return query(command)
             if by_keeper():
-                self.sizes.append(len(asked))
+                self.sizes.append(len(command.asked))
                 self.before()
-            query = renew(asked)
+            renew = query(command)
 
             def heard(reply: Reply) -> dict[str, int | None]:
                 if by_keeper():
                     self.after()
-                return query.read(reply)
+                return renew.read(reply)
 
-            return query._replace(read=heard)
+            return renew._replace(read=heard)
 
-        patch.setattr(locks._database.dialect, "renew", sent)
+        patch.setattr(locks._database.dialect, "query", sent)
 
 
 class Latch:

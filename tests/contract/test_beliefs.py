@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from sqlalchemy.engine import Engine
 
 from dblock import LockLost, Locks
 from dblock.locks import Locks as SyncLocks
+from dblock.protocol.commands import Command, Release
 from dblock.protocol.observer import Belief, Change
 from dblock.protocol.steps import Query
 from tests.conftest import Database
@@ -65,13 +65,14 @@ def test_before_the_statement_that_gives_it_back(
     locks: Locks, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known: list[list[Change]] = []
-    release: Callable[[str, str], Query[Any]] = locks._database.dialect.release
+    query = locks._database.dialect.query
 
-    def releasing(name: str, token: str) -> Query[Any]:
-        known.append(told.changes)
-        return release(name, token)
+    def releasing(command: Command[Any]) -> Query[Any]:
+        if isinstance(command, Release):
+            known.append(told.changes)
+        return query(command)
 
-    monkeypatch.setattr(locks._database.dialect, "release", releasing)
+    monkeypatch.setattr(locks._database.dialect, "query", releasing)
     with locks.lease("report"):
         pass
     assert known

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy.engine import Engine
 
 from dblock import DeadlockDetected, Locks, Timeouts
-from dblock.protocol import deadlock
+from dblock.protocol import commands, deadlock
 from dblock.protocol import waiters as seen_waiters
 from dblock.protocol.steps import Execute
 from tests.contract.conftest import NewLocks
@@ -166,8 +166,16 @@ def test_what_a_waiter_is_said_to_hold(
 
     def write(fence: int, lasts: float) -> None:
         """Write that one that holds "b" has waited for "a" since long ago."""
-        query = others._database.dialect.register(
-            "0" * 32, "a", strategy="lease", owner="x", waited=60, lasts=lasts, holds={"b": fence}
+        query = others._database.dialect.query(
+            commands.Register(
+                "0" * 32,
+                "a",
+                strategy="lease",
+                owner="x",
+                waited=60,
+                lasts=lasts,
+                holds={"b": fence},
+            )
         )
         run(others, (step for step in (Execute(query),)))
         before = len(looks)

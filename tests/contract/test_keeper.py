@@ -17,6 +17,7 @@ from dblock import Danger, Lease, LockLost, Locks, Timeouts, Unavailable
 from dblock.holding.keeper import Keeper, WorkerMaker
 from dblock.holding.worker import Worker
 from dblock.io.runtime import Runtime
+from dblock.protocol import commands
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held
 from dblock.protocol.renew import Asked, RenewalFailed, renew_all
@@ -155,7 +156,9 @@ def test_a_row_that_is_busy_after_its_renewal(
 ) -> None:
     """Who has waited for the row gets it with the commit. What is asked then locks nothing."""
     (lease,) = held(locks, 1)
-    query = locks._database.dialect.renew([Renewal(lease.name, lease.token, 2 * LONG)])
+    query = locks._database.dialect.query(
+        commands.Renew((Renewal(lease.name, lease.token, 2 * LONG),))
+    )
     updated = "WHERE expires_at > SYSDATE(6);"
     assert query.sql.count(updated) == 1
     query = query._replace(sql=query.sql.replace(updated, f"{updated} DO GET_LOCK('gate', 60);"))

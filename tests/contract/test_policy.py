@@ -22,7 +22,9 @@ from tenacity import (
 from dblock import Attempt, DBLockError, OutcomeUnknown, RetryPolicy
 from dblock.dialects import DIALECTS, Dialect
 from dblock.dialects.tickets import TICKET
+from dblock.protocol import commands
 from dblock.protocol.acquire import acquire
+from dblock.protocol.commands import Look, LookQueued
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, LeaseRequest, Refused
 from dblock.protocol.row_lock import Locked, lock
@@ -133,13 +135,13 @@ class Clock:
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         place = (0, False, self.now) if self._dialect.can_notify else (0, False)
-        if sql == self._dialect.look("report").sql:
+        if sql == self._dialect.query(Look(("report",))).sql:
             return [HELD]
-        if sql == self._dialect.look_queued("report", "", "").sql:
+        if sql == self._dialect.query(LookQueued("report", "", "")).sql:
             return [(*HELD, *place)]
-        if sql == self._dialect.grant("report", "", "", 1.0).sql:
+        if sql == self._dialect.query(commands.Grant("report", "", "", 1.0)).sql:
             return []
-        if sql == self._dialect.join("report", "", "", 1.0, "").sql:
+        if sql == self._dialect.query(commands.Join("report", "", "", 1.0, "")).sql:
             grant = (7, 25.0, "e" * 32) if self._dialect.name == "mariadb" else (None, None, None)
             return [(*grant, *HELD, *place)]
         if sql == self._dialect.look_around(borrowed=True).sql:
@@ -299,7 +301,7 @@ def test_a_grant_that_came_too_late_is_given_back() -> None:
     next(protocol)
     step = protocol.send(Reply([(8, 1.0, None)], 1, START, START + 28.0))
     assert isinstance(step, Execute)
-    assert step.query == dialect.pass_on("report", TOKEN)
+    assert step.query == dialect.query(commands.PassOn("report", TOKEN))
 
 
 def test_a_later_refusal_says_nothing_of_the_try_before() -> None:
@@ -308,7 +310,7 @@ def test_a_later_refusal_says_nothing_of_the_try_before() -> None:
     next(protocol)
     step = protocol.throw(StatementError(Fault.DISCONNECTED, "cut"))
     assert isinstance(step, Execute)
-    assert step.query == dialect.look("report")
+    assert step.query == dialect.query(Look(("report",)))
     protocol.send(Reply([], 0, START, START + 0.1))
     with pytest.raises(OutcomeUnknown, match="disk full"):
         protocol.throw(StatementError(Fault.REFUSED, "disk full"))
@@ -322,7 +324,7 @@ def test_a_grant_after_a_lost_reply_may_be_the_earlier_one() -> None:
     while isinstance(step, WaitTurn):
         step = protocol.send(Reply([(None, False)], 0, START, START))
     step = protocol.throw(StatementError(Fault.DISCONNECTED, "cut"))
-    assert step.query == dialect.look("report")
+    assert step.query == dialect.query(Look(("report",)))
     protocol.send(Reply([], 0, START + 5, START + 5))
     with pytest.raises(StopIteration) as stop:
         protocol.send(Reply([(8, 28.0, TOKEN)], 1, START + 6, START + 6))

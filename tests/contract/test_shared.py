@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy.engine import Engine
 
 from dblock import DeadlockDetected, LockLost, Locks, NotAcquired, NotHeld, SharedLease
+from dblock.protocol.commands import LeaveReaders
 from dblock.protocol.steps import Execute, Procedure, Query
 from tests.contract.conftest import NewLocks
 from tests.support import (
@@ -255,7 +256,7 @@ def test_a_repeated_release_takes_nobody_elses_share(locks: Locks, others: Locks
         hold = inside(reader)._current()
         assert hold is not None
         assert hold.reader is not None
-        leaving = locks._database.dialect.leave_readers(NAME, hold.token, hold.reader)
+        leaving = locks._database.dialect.query(LeaveReaders(NAME, hold.token, hold.reader))
         reader.release()
         assert run(locks, _execute(leaving)) == 0
         assert locks.show(NAME).readers == 1

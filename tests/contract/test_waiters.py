@@ -13,6 +13,7 @@ from tenacity import wait_fixed
 
 from dblock import Attempt, Lease, Locks, RetryPolicy, RowLock
 from dblock.lock_state import LockState
+from dblock.protocol import commands
 from dblock.protocol.steps import Execute
 from dblock.protocol.waiters import Waiter
 from tests.contract.conftest import NewLocks
@@ -148,8 +149,10 @@ def test_what_the_killed_left_goes_with_time(
     locks: Locks, others: Locks, engine: Engine, threads: Threads
 ) -> None:
     def write(lasts: float) -> None:
-        query = others._database.dialect.register(
-            "0" * 32, "report", strategy="lease", owner="x", waited=60, lasts=lasts, holds={}
+        query = others._database.dialect.query(
+            commands.Register(
+                "0" * 32, "report", strategy="lease", owner="x", waited=60, lasts=lasts, holds={}
+            )
         )
         run(others, (step for step in (Execute(query),)))
 

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import make_url
 
 from dblock import LockLost, Locks, NotAcquired
+from dblock.protocol import commands
 from dblock.protocol.steps import Execute, Procedure
 from dblock.schema import upgrade
 from tests.conftest import Database, find_or_skip
@@ -95,7 +96,7 @@ def test_a_longer_ttl_is_on_disk_once_it_is_announced(
     [(later,)] = execute(url, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'")
 
     def announce(ttl: float) -> Procedure[None]:
-        yield Execute(locks._database.dialect.announce_ttl(ttl))
+        yield Execute(locks._database.dialect.query(commands.AnnounceTtl(ttl)))
 
     with Locks(url) as locks:
         assert locks.lease("first", ttl=LONG, renew=False).acquire()

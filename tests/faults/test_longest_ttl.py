@@ -10,6 +10,7 @@ from sqlalchemy import Engine, create_engine
 
 from dblock import Locks
 from dblock.dialects.postgresql import witness
+from dblock.protocol import commands
 from tests.conftest import Database
 from tests.faults.database import QUEUED, WAITING, WRITER, epoch, forget, lapse, pause
 from tests.servers import execute
@@ -132,7 +133,7 @@ def test_several_find_that_a_day_has_passed(unused: Database, threads: Threads) 
 
 def record(engine: Engine, locks: Locks, ttl: float) -> None:
     """Record a TTL that is no longer than one which was announced."""
-    query = locks._database.dialect.record_ttl(ttl)
+    query = locks._database.dialect.query(commands.RecordTtl(ttl))
     with engine.begin() as connection:
         connection.exec_driver_sql(query.sql, dict(query.params))
 
@@ -145,8 +146,8 @@ def test_two_begin_anew_at_once(volatile: Database, threads: Threads) -> None:
         assert locks.lease("report", ttl=USUAL).acquire()
         lapse(url)
         for query in (
-            locks._database.dialect.announce_ttl(DAY),
-            locks._database.dialect.record_ttl(DAY),
+            locks._database.dialect.query(commands.AnnounceTtl(DAY)),
+            locks._database.dialect.query(commands.RecordTtl(DAY)),
         ):
             first.exec_driver_sql(query.sql, dict(query.params))
         second = threads.start(record, engine, locks, USUAL)
@@ -164,7 +165,7 @@ def test_an_announcement_is_in_no_records_way(volatile: Database, threads: Threa
     with Locks(url) as locks, engine.connect() as first:
         assert locks.lease("report", ttl=USUAL).acquire()
         lapse(url)
-        longer = locks._database.dialect.announce_ttl(DAY)
+        longer = locks._database.dialect.query(commands.AnnounceTtl(DAY))
         first.exec_driver_sql(longer.sql, dict(longer.params))
         second = threads.start(record, engine, locks, USUAL)
         eventually(lambda: execute(url, WAITING) == [(1,)])

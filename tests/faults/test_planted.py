@@ -21,6 +21,7 @@ from dblock import (
     Timeouts,
     Unavailable,
 )
+from dblock.protocol import commands
 from tests.conftest import NewDatabase
 from tests.faults.conftest import GRANT, RENEW, Net
 from tests.faults.proxy import SECONDS, Lose
@@ -118,9 +119,9 @@ def test_a_try_that_finds_a_newer_row_than_it_has_read_is_granted(
             pass
         connection.execute(text("SELECT pg_advisory_lock(1)"))
         late = locks.lease("report")
-        grant = locks._database.dialect.grant("report", "", "", 1.0).sql
+        grant = locks._database.dialect.query(commands.Grant("report", "", "", 1.0)).sql
         assert " AS open, " in grant
-        vars(locks._database.dialect)["_grant"] = grant.replace(
+        vars(locks._database.dialect)["grant_new"] = grant.replace(
             " AS open, ", f" AS open, ({stop}) AS stop, "
         )
         trying = threads.start(late.acquire, blocking=False)

@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import NullPool, create_engine
 
 from dblock import Locks
+from dblock.protocol.commands import Create
 from dblock.protocol.steps import Execute, Procedure
 from dblock.schema import upgrade
 from tests.conftest import Database
@@ -56,7 +57,7 @@ def test_a_row_is_deleted_while_another_is_made(unused: Database, threads: Threa
 
 def _create(locks: Locks) -> None:
     def create() -> Procedure[None]:
-        yield Execute(locks._database.dialect.create("report"))
+        yield Execute(locks._database.dialect.query(Create("report")))
 
     locks._database.run(create())
 

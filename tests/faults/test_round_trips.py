@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import create_engine, make_url
 
 from dblock import Lease, LockLost, Locks
+from dblock.protocol import commands
 from tests.conftest import Database, NewDatabase, OwnServers
 from tests.faults.database import QUEUED
 from tests.faults.proxy import SECONDS, Proxy
@@ -140,18 +141,18 @@ def test_no_statement_of_one_name_reads_the_whole_table(new_database: NewDatabas
         dialect = locks._database.dialect
         locks.show(name)  # from then on it is known where the tables are
         queries = (
-            dialect.grant(name, token, owner, ttl),
-            dialect.join(name, token, owner, ttl, ticket),
-            dialect.take(name, token, owner, ttl),
-            dialect.release(name, token),
-            dialect.pass_on(name, token),
-            dialect.leave(name, token, ticket),
-            dialect.guard(name, token, 1),
-            dialect.look(name),
-            dialect.look_queued(name, token, ticket),
-            dialect.create(name),
-            dialect.lock_row(name, None, borrowed=False),
-            dialect.lock_row(name, None, borrowed=True),
+            dialect.query(commands.Grant(name, token, owner, ttl)),
+            dialect.query(commands.Join(name, token, owner, ttl, ticket)),
+            dialect.query(commands.Take(name, token, owner, ttl)),
+            dialect.query(commands.Release(name, token)),
+            dialect.query(commands.PassOn(name, token)),
+            dialect.query(commands.Leave(name, token, ticket)),
+            dialect.query(commands.Guard(name, token, 1)),
+            dialect.query(commands.Look((name,))),
+            dialect.query(commands.LookQueued(name, token, ticket)),
+            dialect.query(commands.Create(name)),
+            dialect.query(commands.SelectForUpdate(name, None, borrowed=False)),
+            dialect.query(commands.SelectForUpdate(name, None, borrowed=True)),
         )
     with psycopg.connect(
         make_url(db.url).set(drivername="postgresql").render_as_string(hide_password=False),

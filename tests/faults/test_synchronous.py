@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import make_url
 
 from dblock import Locks, NotAcquired, OutcomeUnknown, Timeouts, Unavailable
-from dblock.protocol import job_runs
+from dblock.protocol import commands, job_runs
 from dblock.protocol.epoch import consult
 from dblock.protocol.job_runs import JobRun
 from dblock.protocol.steps import Execute, Procedure
@@ -151,7 +151,7 @@ def test_a_ttl_that_is_not_announced_is_not_recorded(pair: Synchronous) -> None:
     """Where the announcement was undone, as a failover may, it has to be made anew."""
 
     def record(ttl: float) -> Procedure[None]:
-        yield Execute(locks._database.dialect.record_ttl(ttl))
+        yield Execute(locks._database.dialect.query(commands.RecordTtl(ttl)))
 
     with Locks(pair.url) as locks:
         locks._database.run(record(2 * EVER))

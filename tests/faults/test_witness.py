@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import Connection, create_engine
 
 from dblock import Conflict, Lease, LockLost, Locks, SchemaMissing
+from dblock.protocol import commands
 from dblock.protocol.epoch import consult
 from dblock.schema import upgrade
 from tests.conftest import Database
@@ -110,7 +111,7 @@ def test_two_find_out_at_once(volatile: Database, threads: Threads) -> None:
     with Locks(url) as locks, engine.connect() as first:
         assert locks.lease("report", ttl=LONG, renew=False).acquire()
         forget(url)
-        query = locks._database.dialect.write_witness()
+        query = locks._database.dialect.query(commands.WriteWitness())
         ((begun,),) = first.exec_driver_sql(query.sql, dict(query.params))
         second = threads.start(locks._database.run, consult(locks._database.dialect, 0.0, 0.0, 0.0))
         eventually(lambda: execute(url, WAITING) == [(1,)])

@@ -250,7 +250,7 @@ class Stage:
                 return [(one.token, 3) for one in asked] if answer == "renewed" else []
             case commands.Attach():
                 return [(3,)] if answer == "attached" else []
-            case commands.LockRow(borrowed=borrowed):
+            case commands.SelectForUpdate(borrowed=borrowed):
                 return self._row(answer, borrowed=borrowed)
             case commands.EndSession():
                 return [] if answer == "gone" else yes

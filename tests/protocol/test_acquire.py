@@ -11,7 +11,9 @@ from tenacity import RetryCallState
 
 from dblock import OutcomeUnknown, RetryPolicy, Timeouts, Unavailable
 from dblock.dialects import PostgreSQL
+from dblock.protocol import commands
 from dblock.protocol.acquire import acquire
+from dblock.protocol.commands import Look
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, LeaseRequest, Refused
 from dblock.protocol.state import Renewal
@@ -98,7 +100,7 @@ def acquiring_once_lost(end: Query[Any] | None, *ended: Reply) -> Procedure[Held
         assert end is not None
         assert step == Execute(end)
         step = acquiring.send(answer)
-    assert step == Execute(DIALECT.look("report"))
+    assert step == Execute(DIALECT.query(Look(("report",))))
     step = acquiring.send(reply([TAKEN]))
     assert isinstance(step, WaitTurn)
     assert isinstance(acquiring.send(reply([(None, False)])), Sleep)
@@ -120,7 +122,7 @@ def test_a_doubt_is_closed_by_a_look_once_its_session_is_gone(
 ) -> None:
     acquiring = acquiring_once_lost(end, *ended)
     step = acquiring.send(SLEPT)
-    assert step == Execute(DIALECT.look("report"))
+    assert step == Execute(DIALECT.query(Look(("report",))))
     assert isinstance(acquiring.throw(StatementError(Fault.UNREACHABLE, "away")), Sleep)
     with pytest.raises(error):
         acquiring.send(Reply([], 0, 1.0, 1.0))
@@ -129,7 +131,7 @@ def test_a_doubt_is_closed_by_a_look_once_its_session_is_gone(
 def test_what_is_granted_is_believed_for_what_remained_of_it() -> None:
     """A try that cannot be stopped may be granted in a long wait: not when it was sent, not now."""
     acquiring = acquiring_once_lost(None)
-    assert acquiring.send(SLEPT) == Execute(DIALECT.look("report"))
+    assert acquiring.send(SLEPT) == Execute(DIALECT.query(Look(("report",))))
     step = acquiring.send(Reply([FREE], 1, 50.0, 51.0, "server"))
     assert isinstance(step, Execute)
     with pytest.raises(StopIteration) as told:
@@ -140,15 +142,15 @@ def test_what_is_granted_is_believed_for_what_remained_of_it() -> None:
 def renewing_what_is_found() -> Procedure[Held | Refused]:
     """One that has found its token there, and asks for the renewal that proves it."""
     acquiring = acquiring_once_lost(None)
-    assert acquiring.send(SLEPT) == Execute(DIALECT.look("report"))
+    assert acquiring.send(SLEPT) == Execute(DIALECT.query(Look(("report",))))
     mine = ("report", 3, "mine", "me", THEN, THEN, 20.0, None)
     step = acquiring.send(Reply([mine], 1, 50.0, 51.0, "server"))
     assert isinstance(step, Execute)
     step = acquiring.send(Reply([], 0, 52.0, 53.0, "server"))  # it is taken: by this very hold
-    assert step == Execute(DIALECT.look("report"))
+    assert step == Execute(DIALECT.query(Look(("report",))))
     step = acquiring.send(Reply([(*mine[:-1], 18.0)], 1, 53.0, 54.0, "server"))
     assert isinstance(step, Execute)
-    assert step.query == DIALECT.renew([Renewal("report", "mine", 30.0)])
+    assert step.query == DIALECT.query(commands.Renew((Renewal("report", "mine", 30.0),)))
     return acquiring
 
 
@@ -163,4 +165,6 @@ def test_what_is_found_is_renewed_and_believed_from_then_on() -> None:
 def test_what_is_found_is_given_back_when_its_renewal_is_told_too_late() -> None:
     acquiring = renewing_what_is_found()
     assert acquiring.send(Reply([("mine", 3)], 1, 55.0, 86.0, "server")) == Sleep(0)
-    assert acquiring.send(Reply([], 0, 86.0, 86.0)) == Execute(DIALECT.pass_on("report", "mine"))
+    assert acquiring.send(Reply([], 0, 86.0, 86.0)) == Execute(
+        DIALECT.query(commands.PassOn("report", "mine"))
+    )

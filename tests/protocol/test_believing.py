@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from dblock import Timeouts
 from dblock.dialects import PostgreSQL
+from dblock.protocol import commands
 from dblock.protocol.attempt import Attempt, Seen
+from dblock.protocol.commands import LookQueued
 from dblock.protocol.deadline import Deadline
 from dblock.protocol.doubt import Doubt
 from dblock.protocol.faults import Fault, StatementError
@@ -57,7 +59,7 @@ def believed(attempt: Attempt, passed: Passed) -> Held | Step | None:
 
 def looks(attempt: Attempt, passed: Passed) -> bool:
     """Whether it is the table that is asked."""
-    return believed(attempt, passed) == Execute(DIALECT.look_queued("report", TOKEN, TICKET))
+    return believed(attempt, passed) == Execute(DIALECT.query(LookQueued("report", TOKEN, TICKET)))
 
 
 def test_its_term_began_when_it_was_granted() -> None:
@@ -111,7 +113,7 @@ def test_in_doubt_it_is_not_believed() -> None:
 def test_who_does_not_renew_has_its_whole_ttl_first() -> None:
     step = believed(attempt(short=False), NEXT)
     assert isinstance(step, Execute)
-    assert step.query == DIALECT.renew([Renewal("report", TOKEN, TTL)])
+    assert step.query == DIALECT.query(commands.Renew((Renewal("report", TOKEN, TTL),)))
 
 
 def test_what_the_table_says_instead_is_settled_by_a_renewal() -> None:
@@ -121,7 +123,7 @@ def test_what_the_table_says_instead_is_settled_by_a_renewal() -> None:
     row = ("report", FENCE + 1, TOKEN, "me", THEN, THEN, 1.5, None, False, CLOCK)
     step = believing.send(Reply([row], 1, HEARD, HEARD, "server"))
     assert isinstance(step, Execute)
-    assert step.query == DIALECT.renew([Renewal("report", TOKEN, TTL)])
+    assert step.query == DIALECT.query(commands.Renew((Renewal("report", TOKEN, TTL),)))
 
 
 def test_one_whose_row_is_in_use_when_its_time_is_over_is_told_the_truth() -> None:

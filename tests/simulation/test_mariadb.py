@@ -18,6 +18,7 @@ from dblock import Timeouts
 from dblock.dialects import MariaDB
 from dblock.dialects.adapter import Answer
 from dblock.dialects.mariadb.adapter import PyMySQL
+from dblock.protocol import commands
 from dblock.protocol.state import Found
 from dblock.protocol.steps import Query, Reply
 from tests.conftest import find_or_skip
@@ -127,7 +128,7 @@ def server(store: MariaDBStore) -> Iterator[Server]:
 def x(server: Server) -> Server:
     """The name x has a row, which nobody has."""
     driver = server.session()
-    server.store.execute(driver, server.dialect.create("x"))
+    server.store.execute(driver, server.dialect.query(commands.Create("x")))
     return server
 
 
@@ -221,9 +222,9 @@ def test_a_statement_waits_for_a_row_until_its_holder_lets_it_go(x: Server) -> N
 def test_who_waits_at_the_gate_gets_it_in_the_order_of_arrival(x: Server) -> None:
     sessions = [x.session() for _ in range(3)]
     for number, driver in enumerate(sessions):
-        waits = x.dialect.wait_in_server("x", 4)
+        waits = x.dialect.query(commands.WaitInServer("x", 4))
         x.at(1 + number, driver, waits, str(number))
-        x.at(4 + number, driver, x.dialect.unlock_all())
+        x.at(4 + number, driver, x.dialect.query(commands.UnlockAll()))
     x.loop.run()
     assert [x.when(name) for name in "012"] == [1, 4, 5]
     assert [x.rows(name) for name in "012"] == [((0,),), ((1,),), ((1,),)]
@@ -231,11 +232,11 @@ def test_who_waits_at_the_gate_gets_it_in_the_order_of_arrival(x: Server) -> Non
 
 def limited(dialect: MariaDB, patience: float) -> dict[str, Query[Any]]:
     """Statements that wait no longer than so many seconds."""
-    leave = dialect.leave("x", "t", "y")
+    leave = dialect.query(commands.Leave("x", "t", "y"))
     return {
-        "lock_row": dialect.lock_row("x", patience, borrowed=True),
+        "lock_row": dialect.query(commands.SelectForUpdate("x", patience, borrowed=True)),
         "leave": Query(leave.sql.replace("timeout = 1", f"timeout = {patience}"), leave.params),
-        "wait_in_server": dialect.wait_in_server("x", patience),
+        "wait_in_server": dialect.query(commands.WaitInServer("x", patience)),
         "FOR UPDATE WAIT": Query(f"{ROW} WAIT {patience}", {}),
         "GET_LOCK": Query(f"SELECT GET_LOCK(%(gate)s, {patience})", {"gate": "another"}),
     }
@@ -245,9 +246,12 @@ def limited(dialect: MariaDB, patience: float) -> dict[str, Query[Any]]:
 def test_a_wait_ends_at_its_virtual_time_as_on_a_real_clock(x: Server, kind: str) -> None:
     """Nothing of the statement is left then, and its session goes on."""
     holder, waiter = x.lend(), x.session()
-    for sql in ("START TRANSACTION", x.dialect.lock_row("x", None, borrowed=False)):
+    for sql in (
+        "START TRANSACTION",
+        x.dialect.query(commands.SelectForUpdate("x", None, borrowed=False)),
+    ):
         x.at(0.1, holder, sql)
-    gate = x.dialect.wait_in_server("x", 0)
+    gate = x.dialect.query(commands.WaitInServer("x", 0))
     x.at(0.1, holder, gate)
     x.at(0.1, holder, "DO GET_LOCK('another', 0)")
     x.at(1, waiter, "START TRANSACTION")
@@ -288,7 +292,7 @@ def test_a_sessions_own_limits_hold_where_a_statement_says_nothing(x: Server) ->
 
 def test_a_deadlock_is_found_at_once_and_lets_the_other_go_on(x: Server) -> None:
     a, b = x.lend(), x.lend()
-    x.store.execute(a, x.dialect.create("y"))
+    x.store.execute(a, x.dialect.query(commands.Create("y")))
     x.store.execute(a, Query("COMMIT", {}))
     x.at(1, a, ROW)
     x.at(1, b, ROW.replace("x", "y"))
@@ -321,7 +325,7 @@ def test_what_a_session_had_is_free_when_it_has_been_ended(x: Server) -> None:
 def test_a_statement_whose_session_is_ended_is_lost(x: Server) -> None:
     holder, waiter, other = x.lend(), x.session(), x.session()
     x.at(1, holder, ROW)
-    x.at(2, waiter, x.dialect.lock_row("x", 4, borrowed=False), "lost")
+    x.at(2, waiter, x.dialect.query(commands.SelectForUpdate("x", 4, borrowed=False)), "lost")
     x.at(3, other, waiter.end)
     x.loop.run()
     assert isinstance(x.answers["lost"][1], Lost)
@@ -336,7 +340,7 @@ def test_a_client_that_went_while_it_waited_is_noticed_as_late_as_on_a_real_serv
     x.at(1, holder, ROW)
     x.at(1, holder, "DO GET_LOCK('gate', 0)")
     x.at(2, gate, "DO GET_LOCK('gate', 4)", "gate")
-    x.at(2, row, x.dialect.lock_row("x", 3, borrowed=False), "row")
+    x.at(2, row, x.dialect.query(commands.SelectForUpdate("x", 3, borrowed=False)), "row")
     for driver in (gate, row):
         x.do(2.3, lambda gone=driver: x.store.end_session(gone))  # type: ignore[misc]
     left: list[int] = []
@@ -349,7 +353,7 @@ def test_a_client_that_went_while_it_waited_is_noticed_as_late_as_on_a_real_serv
 
 def test_a_crash_keeps_what_is_committed_and_nothing_else(x: Server) -> None:
     a, b, c = x.session(), x.lend(), x.lend()
-    x.at(1, a, x.dialect.grant("x", "token", "owner", 60))
+    x.at(1, a, x.dialect.query(commands.Grant("x", "token", "owner", 60)))
     x.at(2, b, "UPDATE dblock_lock SET fence = 100", "uncommitted")
     x.at(2, b, "DO GET_LOCK('gate', 0)")
     x.at(3, c, ROW, "waiting")

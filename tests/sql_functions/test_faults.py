@@ -11,6 +11,7 @@ from psycopg.errors import ObjectNotInPrerequisiteState
 from sqlalchemy import make_url
 
 from dblock import LockLost, Locks
+from dblock.protocol import commands
 from dblock.protocol.steps import Query
 from dblock.schema import upgrade
 from tests.conftest import Database, NewDatabase, OwnServers, find_or_skip
@@ -277,14 +278,14 @@ def test_transactions_that_record_a_ttl_wait_for_each_other(
 
         def ask() -> None:
             if asks == "dblock":  # it has announced the TTL in an earlier transaction
-                send(other, locks._database.dialect.record_ttl(longest))
+                send(other, locks._database.dialect.query(commands.RecordTtl(longest)))
             else:
                 assert other.acquire("other", token(), longest).fence is not None
 
         execute(db.url, "TRUNCATE dblock_witness")
         first.run("BEGIN")
         assert first.acquire("first", token(), LONG).fence is not None
-        send(first, locks._database.dialect.announce_ttl(longest))
+        send(first, locks._database.dialect.query(commands.AnnounceTtl(longest)))
         late.run("BEGIN")
         granted = threads.start(late.acquire, "late", token(), LONG)
         waiting()

@@ -20,6 +20,7 @@ from sqlalchemy import make_url
 
 from dblock import Lease, LockLost
 from dblock.dialects.tickets import NUMBER, TICKET
+from dblock.protocol import commands
 from dblock.protocol.term import FIRST_TERM
 from dblock.system import clock
 from tests.faults.database import WRITER, shorten_pause
@@ -107,7 +108,7 @@ def test_who_joins_while_it_is_released_is_seen(watched: Watched, threads: Threa
     locks = watched.locks()
     mine = lease(locks)
     assert mine.acquire()
-    release = locks._database.dialect.pass_on(NAME, mine.token)
+    release = locks._database.dialect.query(commands.PassOn(NAME, mine.token))
     assert release.patience is not None
     patient = release.sql.replace(f"'{1000 * release.patience:.0f}'", f"'{1000 * SECONDS:.0f}'")
     with stopped(watched) as first, watched.session() as joining, watched.session() as releasing:

@@ -17,6 +17,7 @@ from tenacity import wait_fixed
 from dblock import Attempt, Lease, Locks, RetryPolicy
 from dblock.aio import AsyncLocks
 from dblock.io.local_queue import LocalWaiter
+from dblock.protocol.commands import LookQueued
 from dblock.protocol.retry import retry_or_raise
 from dblock.system import clock
 from tests.aio.support import async_url
@@ -124,7 +125,7 @@ def test_the_dead_cost_nothing_when_a_holder_dies_too(queue: Queue) -> None:
             alive.send(signal.SIGSTOP)  # or it takes the name
             last = Entry(queue.tickets[-1])
             execute(queue.db.url, "UPDATE dblock_lock SET expires_at = now() - interval '1 s'")
-            look = locks._database.dialect.look_queued(NAME, last.token, last.ticket)
+            look = locks._database.dialect.query(LookQueued(NAME, last.token, last.ticket))
             reply = locks._database.run(
                 retry_or_raise(locks._database.dialect, look, NAME, 0.0, 0.0)
             )

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from ...protocol import commands
-from ...protocol.commands import BeginRun
+from ...protocol.commands import (
+    AnnounceTtl,
+    BeginRun,
+    CallObservers,
+    CallReaders,
+    Command,
+    Distrust,
+    ListRowLocks,
+    PassOn,
+    ReadWitness,
+    RecordTtl,
+    Sweep,
+    Take,
+    WriteWitness,
+)
 from ...protocol.rate import Arrival, TakePlace
-from ...protocol.steps import Query
 from ..adapter import Adapter
-from ..dialect import read_fence
+from ..replies import read_fence
 from ..runs import RunStatements
 from ..statement import statement
 from ..waiters import WaiterStatements
@@ -39,6 +52,19 @@ class MariaDB(
     backends: ClassVar[tuple[str, ...]] = ("mysql", "mariadb")
     driver: ClassVar[type[Adapter]] = PyMySQL
 
+    unsupported: ClassVar[Mapping[type[Command[Any]], str]] = {
+        CallReaders: "calls nobody",
+        CallObservers: "notifies nobody: observers of a name poll",
+        Take: "takes a name when it is joined for",
+        PassOn: "passes no name on: a release frees it",
+        ReadWitness: "has no witness",
+        WriteWitness: "has no witness",
+        Distrust: "has no witness",
+        AnnounceTtl: "has no witness",
+        RecordTtl: "has no witness",
+        ListRowLocks: "does not show which transaction has locked a row",
+    }
+
     remaining = REMAINING
     lasting = f"{REMAINING} > 0"
     later = "SYSDATE(6) + INTERVAL {} MICROSECOND"
@@ -53,17 +79,13 @@ class MariaDB(
     def rights(self) -> dict[str, str]:
         return super().rights() | {self.table("guard"): "SELECT, INSERT, UPDATE, DELETE"}
 
-    def sweep(self) -> Query[int]:
+    @statement(Sweep)
+    def sweep(self) -> str:
         # A subquery finds the expired rows without locks: a scan with locks would make the
         # statements of other waiters fail as busy.
         over = f"SELECT id FROM {self.waiter_table} WHERE {REMAINING} <= 0 LIMIT 1000"
-        return Query(
-            f"""DELETE w FROM ({over}) AS expired STRAIGHT_JOIN {self.waiter_table} AS w
-                ON w.id = expired.id""",
-            {},
-            commands.Sweep(),
-            self.patience,
-        )
+        return f"""DELETE w FROM ({over}) AS expired STRAIGHT_JOIN {self.waiter_table} AS w
+                ON w.id = expired.id"""
 
     @statement(BeginRun, read=read_fence)
     def begin_run(self) -> str:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
-from ...protocol.state import LockRow, Queued
-from ...protocol.steps import Query
 from ..dialect import Dialect
 from .fragments import WRITTEN
-
-T = TypeVar("T")
 
 
 class Tables(Dialect):
@@ -74,18 +70,13 @@ class Tables(Dialect):
                     UPDATE {self.lock_table} SET fence = floor WHERE lock_name = %(name)s;
                 END IF;"""
 
-    def look(self, *names: str) -> Query[list[LockRow]]:
-        return self._in_order(super().look(*names))
-
-    def look_queued(self, name: str, token: str, ticket: str) -> Query[Queued | None]:
-        return self._in_order(super().look_queued(name, token, ticket))
-
-    def _in_order(self, query: Query[T]) -> Query[T]:
-        """Let a node first apply the other nodes' commits. Without that a guard on this node would
-        not see that another holder has taken the name over."""
+    @property
+    def in_order(self) -> str:
+        # Without that a guard on this node would not see that another holder has taken the name
+        # over.
         if not self.is_node:
-            return query
-        return query._replace(sql=f"SET STATEMENT wsrep_sync_wait = 1 FOR {query.sql}")
+            return ""
+        return "SET STATEMENT wsrep_sync_wait = 1 FOR "
 
     def take_row(self, name: str, changes: str, condition: str) -> str:
         """Return the statement that makes ``changes`` in a name's row if the ``condition`` is met,

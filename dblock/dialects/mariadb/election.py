@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...protocol import commands
-from ...protocol.steps import Query
+from ...protocol.commands import WriteValue
 from ..elections import ElectionStatements as Elections
 from ..elections import is_written
+from ..statement import statement
 from .base import Tables
 
 
@@ -13,19 +13,14 @@ class ElectionStatements(Tables, Elections):
     """MariaDB's upsert has no WHERE, so each column repeats the condition. The fence is set last,
     because the condition reads it."""
 
-    def write_value(self, name: str, token: str, fence: int, value: str) -> Query[bool]:
+    @statement(WriteValue, reads=is_written)
+    def write_value(self) -> str:
         changes = ", ".join(
             f"{column} = IF({self.value_table}.fence BETWEEN 1 AND VALUES(fence), "
             f"VALUES({column}), {self.value_table}.{column})"
             for column in ("value", "written_at", "fence")
         )
-        return Query(
-            f"""INSERT INTO {self.value_table} (lock_name, fence, value, written_at)
+        return f"""INSERT INTO {self.value_table} (lock_name, fence, value, written_at)
             {self.proven}
             ON DUPLICATE KEY UPDATE {changes}
-            RETURNING fence""",
-            self.parameters(name, token, value),
-            commands.WriteValue(name, token, fence, value),
-            self.patience,
-            read=lambda reply: is_written(reply, fence),
-        )
+            RETURNING fence"""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from functools import cached_property, partial
-from typing import Any
+from functools import cached_property
 
-from ...protocol import commands
-from ...protocol.state import Granted, Queued, Renewal
-from ...protocol.steps import Query, Reply
+from ...protocol.commands import Attach, Grant, Join, Release, ReleaseAndUnlock, Renew
+from ...protocol.state import Granted, Queued
+from ...protocol.steps import Reply
 from ...protocol.tokens import is_shared
-from ..dialect import read_attached, read_joined, read_renewed
 from ..readers import shared
+from ..replies import read_attached, read_joined, read_renewed
+from ..statement import statement
 from .fragments import LATER, REMAINING, microseconds
 from .queue import LAST, REST, QueueStatements
 from .server_wait import NOTED, USER_LOCK, ServerWaitStatements
@@ -21,19 +20,53 @@ from .server_wait import NOTED, USER_LOCK, ServerWaitStatements
 ALL = "all"
 
 
+def read_known(reply: Reply, ttl: float) -> Granted | None:
+    """Read the fence of a name that a simple statement granted for ``ttl`` seconds.
+
+    They count from the grant, which is after the request was sent. If the table has a trigger the
+    reply has no fence; then this is None, and the caller searches for its token.
+    """
+    return Granted(reply.rows[0][0], ttl) if reply.rows else None
+
+
+def _read_grant(command: Grant, reply: Reply) -> Granted | None:
+    return read_known(reply, command.ttl) if command.known else _granted(reply, command.token)
+
+
+def _read_join(command: Join, reply: Reply) -> Granted | Queued | None:
+    return _granted(reply, command.token) or read_joined(reply)
+
+
+def _in_json(dialect: object, command: Renew) -> dict[str, object]:
+    # Names are sent in hexadecimal: they are bytes, whatever the connection's character set.
+    rows = [(name.encode().hex(), token, microseconds(ttl)) for name, token, ttl in command.asked]
+    return {"asked": json.dumps(rows)}
+
+
+def _read_all(command: Renew, reply: Reply) -> dict[str, int | None]:
+    """Read the tokens of the holds that were renewed."""
+    renewed = read_renewed(reply)
+    return dict.fromkeys(one.token for one in command.asked) if ALL in renewed else renewed
+
+
+def _granted(reply: Reply, token: str) -> Granted | None:
+    """Read which token holds the name now; return the hold if it is this ``token``'s."""
+    for fence, remaining, holder, *_ in reply.rows:
+        if holder == token:
+            return Granted(fence, float(remaining))
+    return None
+
+
 class LeaseStatements(QueueStatements, ServerWaitStatements):
     """UTC_TIMESTAMP is the statement's start, SYSDATE the moment when the server evaluates it."""
 
-    def grant_known(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
+    @statement(Grant, reads=_read_grant, parameters=ServerWaitStatements.with_user_lock)
+    def grant(self, command: Grant) -> str:
         # The server parses a simple statement in half the time of a compound one. An UPDATE returns
         # no row, so LAST_INSERT_ID has the fence.
-        return Query(
-            self._grant_known_shared if is_shared(token) else self._grant_known,
-            self._asked(name, token, owner, ttl),
-            commands.Grant(name, token, owner, ttl, known=True),
-            self.patience,
-            read=lambda reply: read_known(reply, ttl),
-        )
+        if is_shared(command.token):
+            return self._grant_known_shared if command.known else self._grant_new_shared
+        return self._grant_known if command.known else self._grant_new
 
     @cached_property
     def _grant_known(self) -> str:
@@ -43,23 +76,25 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
     def _grant_known_shared(self) -> str:
         return self._grant(self._available, rest="NULL", shares=True)
 
-    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
-        return Query(
-            f"""BEGIN NOT ATOMIC
+    @cached_property
+    def _grant_new(self) -> str:
+        return self._made_and(self._grant_known)
+
+    @cached_property
+    def _grant_new_shared(self) -> str:
+        return self._made_and(self._grant_known_shared)
+
+    def _made_and(self, granted: str) -> str:
+        return f"""BEGIN NOT ATOMIC
                 DECLARE floor BIGINT DEFAULT 0;
                 DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
                 START TRANSACTION;
                 {self.made}
-                {self._grant(self._available, rest="NULL", shares=is_shared(token))};
+                {granted};
                 COMMIT;
                 SELECT fence, {REMAINING}, token FROM {self.lock_table}
                     WHERE lock_name = %(name)s;
-            END""",
-            self._asked(name, token, owner, ttl),
-            commands.Grant(name, token, owner, ttl),
-            self.patience,
-            read=lambda reply: _granted(reply, token),
-        )
+            END"""
 
     @property
     def _available(self) -> str:
@@ -67,23 +102,13 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
         queue and at the user lock."""
         return self.is_available(f"({LAST} + {self.taken_elsewhere})")
 
-    def _asked(self, name: str, token: str, owner: str, ttl: float) -> dict[str, Any]:
-        return {
-            "name": self.key(name),
-            "token": token,
-            "owner": owner,
-            "ttl": microseconds(ttl),
-            "user_lock": self.user_lock(name),
-        }
-
-    def join(
-        self, name: str, token: str, owner: str, ttl: float, ticket: str, *, yields: bool = False
-    ) -> Query[Granted | Queued | None]:
+    @statement(Join, reads=_read_join, parameters=ServerWaitStatements.with_user_lock)
+    def join(self, command: Join) -> str:
         # It reads before it locks, so that a waiter that joins does not lock a guard's row.
-        turn, shares = self.is_available(self.ahead), is_shared(token)
-        waits, also = self._wait_outside if yields else "", f", {NOTED}" if shares else ""
-        return Query(
-            f"""BEGIN NOT ATOMIC
+        turn, shares = self.is_available(self.ahead), is_shared(command.token)
+        waits = self._wait_outside if command.yields else ""
+        also = f", {NOTED}" if shares else ""
+        return f"""BEGIN NOT ATOMIC
                 DECLARE free, noted INT DEFAULT 0;
                 SELECT {turn}, readers IS NOT NULL INTO free, noted FROM {self.lock_table}
                     WHERE lock_name = %(name)s;
@@ -98,12 +123,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
                 SELECT fence, {REMAINING}, token, {self.columns},
                     CASE WHEN {self.enqueued} THEN {self.ahead} END, {turn}
                     FROM {self.lock_table} WHERE lock_name = %(name)s;
-            END""",
-            self._asked(name, token, owner, ttl) | {"ticket": ticket},
-            commands.Join(name, token, owner, ttl, ticket, yields),
-            self.patience,
-            read=lambda reply: _granted(reply, token) or read_joined(reply),
-        )
+            END"""
 
     @property
     def _wait_outside(self) -> str:
@@ -128,7 +148,8 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
                 acquired_at = SYSDATE(6), expires_at = {LATER}{f", {NOTED}" if shares else ""}"""
         return self.take_row(name, changes, free)
 
-    def renew(self, asked: Sequence[Renewal]) -> Query[dict[str, int | None]]:
+    @statement(Renew, reads=_read_all, parameters=_in_json)
+    def renew(self) -> str:
         # MariaDB has no UPDATE ... RETURNING. A hold was renewed if it expires a TTL after `start`
         # or later. The holder counts its term from before that.
         # One busy row fails the statement, with nothing renewed. FORCE INDEX, because the server
@@ -136,8 +157,6 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
         # Usually all of many holds are renewed, and the reply is one row that says so: the driver
         # needs ten calls to read a row.
         # A statement of its own counts them, because a SELECT in a condition would lock them.
-        # Names are sent in hexadecimal: they are bytes, whatever the connection's character set.
-        rows = [(name.encode().hex(), token, microseconds(ttl)) for name, token, ttl in asked]
         table = f"""JSON_TABLE(holds, '$[*]' COLUMNS (
                     hex VARCHAR(2040) CHARACTER SET ascii PATH '$[0]',
                     token CHAR(32) CHARACTER SET ascii COLLATE ascii_bin PATH '$[1]',
@@ -147,8 +166,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
         # Readers never bring their expiry forward: another reader may have a longer TTL.
         later = LATER.replace("%(ttl)s", "asked.ttl")
         renewed = f"{table} WHERE expires_at >= start + INTERVAL asked.ttl MICROSECOND"
-        return Query(
-            f"""BEGIN NOT ATOMIC
+        return f"""BEGIN NOT ATOMIC
                 DECLARE holds LONGTEXT CHARACTER SET ascii DEFAULT %(asked)s;
                 DECLARE start DATETIME(6) DEFAULT SYSDATE(6);
                 DECLARE moved INT;
@@ -160,77 +178,26 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
                 THEN SELECT '{ALL}', NULL;
                 ELSE SELECT l.token, l.fence FROM {renewed};
                 END IF;
-            END""",
-            {"asked": json.dumps(rows)},
-            commands.Renew(tuple(asked)),
-            self.patience,
-            read=partial(_read_all, tuple(asked)),
-        )
+            END"""
 
-    def attach(
-        self, name: str, token: str, new_token: str, owner: str, ttl: float
-    ) -> Query[int | None]:
+    @statement(Attach, read=read_attached)
+    def attach(self) -> str:
         # Like a grant it locks the guard's row, so a guard blocks it.
         changes = f"""fence = LAST_INSERT_ID(fence),
                 token = %(new_token)s, owner = %(owner)s, expires_at = {LATER}"""
-        return Query(
-            self.take_row("%(name)s", changes, "token = %(token)s AND expires_at > SYSDATE(6)"),
-            {
-                "name": self.key(name),
-                "token": token,
-                "new_token": new_token,
-                "owner": owner,
-                "ttl": microseconds(ttl),
-            },
-            commands.Attach(name, token, new_token, owner, ttl),
-            self.patience,
-            read=read_attached,
-        )
+        return self.take_row("%(name)s", changes, "token = %(token)s AND expires_at > SYSDATE(6)")
 
-    def release(self, name: str, token: str) -> Query[int]:
-        return Query(
-            f"""UPDATE {self.lock_table} SET token = NULL, expires_at = SYSDATE(6)
-            WHERE lock_name = %(name)s AND token = %(token)s""",
-            {"name": self.key(name), "token": token},
-            commands.Release(name, token),
-            self.patience,
-        )
+    @statement(Release)
+    def release(self) -> str:
+        return f"""UPDATE {self.lock_table} SET token = NULL, expires_at = SYSDATE(6)
+            WHERE lock_name = %(name)s AND token = %(token)s"""
 
-    def release_and_unlock(self, name: str, token: str) -> Query[int]:
-        release = self.release(name, token)
-        assert isinstance(release.params, dict)
-        return Query(
-            f"""BEGIN NOT ATOMIC
+    @statement(ReleaseAndUnlock, parameters=ServerWaitStatements.with_user_lock)
+    def release_and_unlock(self) -> str:
+        return f"""BEGIN NOT ATOMIC
                 DECLARE released INT DEFAULT 0;
-                {release.sql};
+                {self.release};
                 SET released = ROW_COUNT();
                 DO RELEASE_LOCK({USER_LOCK});
                 SELECT 1 FROM DUAL WHERE released = 1;
-            END""",
-            {"user_lock": self.user_lock(name), **release.params},
-            commands.ReleaseAndUnlock(name, token),
-            self.patience,
-        )
-
-
-def read_known(reply: Reply, ttl: float) -> Granted | None:
-    """Read the fence of a name that a simple statement granted for ``ttl`` seconds.
-
-    They count from the grant, which is after the request was sent. If the table has a trigger the
-    reply has no fence; then this is None, and the caller searches for its token.
-    """
-    return Granted(reply.rows[0][0], ttl) if reply.rows else None
-
-
-def _read_all(asked: Sequence[Renewal], reply: Reply) -> dict[str, int | None]:
-    """Read the tokens of the holds that were renewed."""
-    renewed = read_renewed(reply)
-    return dict.fromkeys(one.token for one in asked) if ALL in renewed else renewed
-
-
-def _granted(reply: Reply, token: str) -> Granted | None:
-    """Read which token holds the name now; return the hold if it is this ``token``'s."""
-    for fence, remaining, holder, *_ in reply.rows:
-        if holder == token:
-            return Granted(fence, float(remaining))
-    return None
+            END"""

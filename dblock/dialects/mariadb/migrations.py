@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-from ..dialect import Bound, Dialect
+from ..dialect import Dialect
+from ..migrations import Bound
 
 
 class MigrationStatements(Dialect):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...protocol import commands
-from ...protocol.steps import Query
+from ...protocol.commands import Leave
+from ..statement import statement
 from ..tickets import TICKET
 from .base import Tables
 from .fragments import microseconds
@@ -25,15 +25,11 @@ _LEAVING = 1
 class QueueStatements(Tables):
     """A waiter that joins may take the name at once, so `LeaseStatements` has that statement."""
 
-    def leave(self, name: str, token: str, ticket: str) -> Query[int]:
-        return Query(
-            f"""SET STATEMENT innodb_lock_wait_timeout = {_LEAVING} FOR
+    @statement(Leave, lock_timeout=_LEAVING)
+    def leave(self) -> str:
+        return f"""SET STATEMENT innodb_lock_wait_timeout = {_LEAVING} FOR
             UPDATE {self.lock_table} SET waiters = {WITHOUT_TICKET}
-            WHERE lock_name = %(name)s AND {self.enqueued}""",
-            {"name": self.key(name), "ticket": ticket},
-            commands.Leave(name, token, ticket),
-            _LEAVING,
-        )
+            WHERE lock_name = %(name)s AND {self.enqueued}"""
 
     @property
     def ahead(self) -> str:

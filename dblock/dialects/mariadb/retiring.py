@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-from ...protocol import commands
-from ...protocol.steps import Query, Reply
+from ...protocol.commands import RaiseFloor, Retire
+from ...protocol.steps import Reply
 from ..retiring import RetiringStatements as Retiring
+from ..retiring import idle
+from ..statement import statement
 from .base import Tables
+
+
+def _count(reply: Reply) -> int:
+    return int(reply.rows[0][0])
 
 
 class RetiringStatements(Tables, Retiring):
     """It tries each name by itself to skip a locked one: SKIP LOCKED by a unique key is an error on
     10.11."""
 
-    def raise_floor(self, fence: int) -> Query[int]:
-        return Query(
-            f"""INSERT INTO {self.lock_table} (lock_name, fence) VALUES ('', %(fence)s)
-            ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))""",
-            {"fence": fence},
-            commands.RaiseFloor(fence),
-            self.patience,
-        )
+    @statement(RaiseFloor)
+    def raise_floor(self) -> str:
+        return f"""INSERT INTO {self.lock_table} (lock_name, fence) VALUES ('', %(fence)s)
+            ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))"""
 
-    def retire(self, after: str, last: str, fence: int, idle: float) -> Query[int]:
+    @statement(Retire, read=_count, parameters=idle)
+    def retire(self) -> str:
         # A grant locks the guard's row first, so a name that is unused while that is locked stays
         # unused. The guard's row is deleted last: a name that is in use, or whose row another
         # session has locked, keeps it. If a row is busy nothing of that name was changed; the
         # handler commits the names before it, because a server may be set to roll the whole
         # transaction back with the statement.
-        return Query(
-            f"""BEGIN NOT ATOMIC
+        return f"""BEGIN NOT ATOMIC
                 DECLARE one VARBINARY(1020);
                 DECLARE found, retired INT DEFAULT 0;
                 DECLARE ended, busy BOOL DEFAULT FALSE;
@@ -60,13 +62,4 @@ class RetiringStatements(Tables, Retiring):
                 CLOSE idle;
                 COMMIT;
                 SELECT retired;
-            END""",
-            self.page(after, last, fence, idle),
-            commands.Retire(after, last, fence, idle),
-            self.patience,
-            read=_count,
-        )
-
-
-def _count(reply: Reply) -> int:
-    return int(reply.rows[0][0])
+            END"""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
-from ...protocol import commands
-from ...protocol.steps import Query, Reply
+from ...protocol.commands import UnlockAll, WaitInServer
+from ...protocol.steps import Reply
+from ..statement import statement
 from .base import Tables
 from .fragments import microseconds
 
@@ -15,6 +17,10 @@ USER_LOCK = "SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))"
 # Marks a name's row: readers want this name now and then. The mark is a list of readers that
 # belongs to no hold, unless there is a list already.
 NOTED = "readers = COALESCE(readers, '')"
+
+
+def _was_held(reply: Reply) -> bool:
+    return bool(reply.rows[0][0])
 
 
 class ServerWaitStatements(Tables):
@@ -47,12 +53,21 @@ class ServerWaitStatements(Tables):
         """Whether another session, a holder's or a waiter's, has the user lock."""
         return f"COALESCE(IS_USED_LOCK({USER_LOCK}) <> CONNECTION_ID(), FALSE)"
 
-    def wait_in_server(self, name: str, patience: float) -> Query[bool]:
+    def with_user_lock(self, command: Any) -> dict[str, object]:
+        """Return the parameter of :data:`USER_LOCK`."""
+        return {"user_lock": self.user_lock(command.name)}
+
+    @statement(
+        WaitInServer,
+        read=_was_held,
+        lock_timeout=lambda _, command: command.patience,
+        parameters=with_user_lock,
+    )
+    def wait_in_server(self) -> str:
         # It does not take the name as well: the server notices only after a second that a waiter's
         # client has died, and would grant the name to it. The row is read by a statement of its
         # own: a SELECT in a condition would keep the row locked during the wait.
-        return Query(
-            f"""BEGIN NOT ATOMIC
+        return f"""BEGIN NOT ATOMIC
                 DECLARE held INT DEFAULT NOT IS_FREE_LOCK({USER_LOCK});
                 DECLARE shared INT DEFAULT 0;
                 SELECT readers IS NOT NULL INTO shared FROM {self.lock_table}
@@ -61,16 +76,8 @@ class ServerWaitStatements(Tables):
                     SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'the user lock';
                 END IF;
                 SELECT held;
-            END""",
-            {"name": self.key(name), "user_lock": self.user_lock(name), "patience": patience},
-            commands.WaitInServer(name),
-            patience,
-            read=_was_held,
-        )
+            END"""
 
-    def unlock_all(self) -> Query[int]:
-        return Query("DO RELEASE_ALL_LOCKS()", {}, commands.UnlockAll())
-
-
-def _was_held(reply: Reply) -> bool:
-    return bool(reply.rows[0][0])
+    @statement(UnlockAll, lock_timeout=None)
+    def unlock_all(self) -> str:
+        return "DO RELEASE_ALL_LOCKS()"

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
-from ...protocol import commands
+from ...protocol.commands import GrantSlot
 from ...protocol.state import Granted
 from ...protocol.steps import Reply
 from ..slots import SlotStatements as Slots
-from .fragments import REMAINING, microseconds
+from ..slots import read_known_slot, read_slot, slot_parameters
+from ..statement import statement
+from .fragments import REMAINING
 from .lease import LeaseStatements, read_known
 from .queue import LAST
+
+
+def _slot_parameters(dialect: Any, command: GrantSlot) -> dict[str, object]:
+    return slot_parameters(dialect, command) | {"user_lock": dialect.user_lock(command.name)}
+
+
+def _read_slot(command: GrantSlot, reply: Reply) -> Granted | None:
+    if command.known:
+        return read_known_slot(command, read_known(reply, command.ttl))
+    return read_slot(command, reply)
 
 
 class SlotStatements(LeaseStatements, Slots):
@@ -38,12 +51,9 @@ class SlotStatements(LeaseStatements, Slots):
         # A session that has the turnstile's user lock is about to take the turnstile.
         return f"({super().keeps_out} OR {self.taken_elsewhere})"
 
-    def slot_parameters(self, command: commands.GrantSlot) -> dict[str, object]:
-        others = {"ttl": microseconds(command.ttl), "user_lock": self.user_lock(command.name)}
-        return super().slot_parameters(command) | others
-
-    def read_known_slot(self, reply: Reply, ttl: float) -> Granted | None:
-        return read_known(reply, ttl)
+    @statement(GrantSlot, reads=_read_slot, parameters=_slot_parameters)
+    def grant_slot(self, command: GrantSlot) -> str:
+        return self._grant_known_slot if command.known else self._grant_slot
 
     @cached_property
     def _grant_known_slot(self) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from ...protocol import commands
+from ...protocol.commands import Command, ReleaseAndUnlock, Retire, Sweep, UnlockAll, WaitInServer
 from ...protocol.rate import Arrival, TakePlace
-from ...protocol.steps import Query
 from ..adapter import Adapter
-from ..retiring import RetiringStatements
+from ..retiring import RetiringStatements, idle
 from ..runs import RunStatements
 from ..statement import statement
 from .adapter import Psycopg
@@ -37,6 +37,12 @@ class PostgreSQL(
     backends: ClassVar[tuple[str, ...]] = ("postgresql",)
     driver: ClassVar[type[Adapter]] = Psycopg
 
+    unsupported: ClassVar[Mapping[type[Command[Any]], str]] = {
+        WaitInServer: "has no user locks",
+        ReleaseAndUnlock: "has no user locks",
+        UnlockAll: "has no user locks",
+    }
+
     failure_aborts = True
     remaining = REMAINING
     lasting = "expires_at > clock_timestamp()"
@@ -52,24 +58,20 @@ class PostgreSQL(
     def longest_patience(self) -> float:
         return self.timeouts.query
 
-    def retire(self, after: str, last: str, fence: int, idle: float) -> Query[int]:
-        return Query(
-            f"""WITH idle AS MATERIALIZED (
+    @statement(Retire, parameters=idle, lock_timeout=0.0)
+    def retire(self) -> str:
+        return f"""WITH idle AS MATERIALIZED (
                 SELECT lock_name FROM {self.lock_table} WHERE {self.retirable}
                 FOR UPDATE SKIP LOCKED
             )
-            DELETE FROM {self.lock_table} AS l USING idle WHERE l.lock_name = idle.lock_name""",
-            self.page(after, last, fence, idle),
-            commands.Retire(after, last, fence, idle),
-            0.0,
-        )
+            DELETE FROM {self.lock_table} AS l USING idle WHERE l.lock_name = idle.lock_name"""
 
-    def sweep(self) -> Query[int]:
+    @statement(Sweep, lock_timeout=0.0)
+    def sweep(self) -> str:
         over = (
             f"SELECT id FROM {self.waiter_table} WHERE NOT ({self.lasting}) FOR UPDATE SKIP LOCKED"
         )
-        sql = f"DELETE FROM {self.waiter_table} WHERE id IN ({over}) {self.lazily}"
-        return Query(sql, {}, commands.Sweep(), 0.0, durable=False)
+        return f"DELETE FROM {self.waiter_table} WHERE id IN ({over}) {self.lazily}"
 
     @statement(TakePlace, read=lambda reply: Arrival.read(reply.rows), lock_timeout=None)
     def take_place(self) -> str:

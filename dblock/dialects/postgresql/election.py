@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from ...protocol import commands
-from ...protocol.steps import Query
+from ...protocol.commands import CallObservers, ReadLeader, WriteValue
 from ..elections import ElectionStatements as Elections
+from ..elections import is_written, read_leader
+from ..statement import statement
 from ..tickets import NUMBER
 from .fragments import DURABLE, LAZY
 from .queue import PREFIX
@@ -18,28 +19,27 @@ OBSERVED = f"{PREFIX}observed"
 _CALL = f"pg_notify('{OBSERVED}', %(topic)s)"
 
 
+def _topic(dialect: Any, command: WriteValue | CallObservers) -> dict[str, object]:
+    return {"topic": dialect.topic(command.name)}
+
+
 class ElectionStatements(WitnessStatements, Elections):
     """An observer that is notified reads the row; it trusts nothing in the notification."""
-
-    written = f", {_CALL}, {DURABLE}"
 
     def topic(self, name: str) -> str:
         # Tickets are hexadecimal. The colon shows that this is not a ticket.
         place = "\0".join((self.schema or "", self.prefix, name))
         return f"e:{hashlib.sha256(place.encode()).hexdigest()}"[:NUMBER]
 
-    def parameters(self, name: str, token: str, value: str) -> dict[str, Any]:
-        return super().parameters(name, token, value) | {"topic": self.topic(name)}
+    @statement(WriteValue, reads=is_written, parameters=_topic)
+    def write_value(self) -> str:
+        return f"{super().write_value}, {_CALL}, {DURABLE}"
 
-    @property
-    def vouched(self) -> str:
+    @statement(ReadLeader, read=read_leader)
+    def leader(self) -> str:
         # A hold before the present epoch proves nothing: a failover may have lost a later one.
-        return f" AND l.fence > ({self.epoch()})"
+        return f"{super().leader} AND l.fence > ({self.epoch()})"
 
-    def call_observers(self, name: str) -> Query[int]:
-        return Query(
-            f"SELECT {_CALL}, {LAZY}",
-            {"topic": self.topic(name)},
-            commands.CallObservers(name),
-            durable=False,
-        )
+    @statement(CallObservers, parameters=_topic)
+    def call_observers(self) -> str:
+        return f"SELECT {_CALL}, {LAZY}"

@@ -17,8 +17,8 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 
+from ...protocol.commands import Gate, Look
 from ...protocol.epoch import ROUNDS
-from ...protocol.state import Renewal
 from ..waiters import WaiterStatements
 from . import function_checks as check
 from .fragments import LAZY, PATIENT
@@ -143,11 +143,11 @@ DECLARE
 BEGIN
     FOR round IN 1..{ROUNDS} LOOP
         SELECT w.epoch, w.pause, w.longest INTO epoch, pause, longest
-        FROM ({_with(self.witness().sql)}) AS w (epoch, cause, pause, longest);
+        FROM ({_with(self.witness)}) AS w (epoch, cause, pause, longest);
         IF longest >= $1 THEN
             RETURN;
         ELSIF longest IS NULL THEN
-            {_with(self.write_witness().sql)} INTO ignored;
+            {_with(self.write_witness)} INTO ignored;
         ELSE
             IF current_setting('synchronous_standby_names') <> '' AND EXISTS (
                 SELECT FROM pg_class WHERE oid = {self.oid(self.lock_table)}::oid
@@ -158,8 +158,8 @@ BEGIN
                         'there no function can record a TTL that is longer than all before',
                     HINT = 'Make the table durable: dblock upgrade --durability durable';
             END IF;
-            {_with(self.announce_ttl(0.0).sql, ttl="$1")} INTO ignored;
-            {_with(self.record_ttl(0.0).sql, ttl="$1")};
+            {_with(self.announce_ttl, ttl="$1")} INTO ignored;
+            {_with(self.record_ttl, ttl="$1")};
         END IF;
         IF EXISTS ({unbelievable}) THEN
             RAISE active_sql_transaction USING
@@ -176,7 +176,7 @@ END """,
 
     def _renew_by_function(self) -> SqlFunction:
         renewed = _with(
-            self.renew([Renewal("", "", 0.0)]).sql,
+            self.renew,
             names="ARRAY[$1]",
             tokens="ARRAY[$2]",
             ttls="ARRAY[$3]",
@@ -235,7 +235,7 @@ DECLARE
     ignored text;
 BEGIN{check.NAME}{check.TOKEN}{check.OWNER}{check.ttl("$4")}{check.ISOLATION}
     {_ONE_BY_ONE}
-    {_with(self._grant_known, **asked)} {granted};
+    {_with(self.grant_known, **asked)} {granted};
     IF FOUND THEN
         RETURN;
     END IF;
@@ -258,7 +258,7 @@ BEGIN{check.NAME}{check.TOKEN}{check.OWNER}{check.ttl("$4")}{check.ISOLATION}
             frees_in := pause;
             RETURN;
         END IF;
-        {_with(self._grant, **asked)} {granted};
+        {_with(self.grant_new, **asked)} {granted};
         IF FOUND THEN
             RETURN;
         END IF;
@@ -280,10 +280,10 @@ DECLARE
     ignored record;
 BEGIN{check.NAME}{check.TOKEN}{check.ISOLATION}
     {_ONE_BY_ONE}
-    {_with(self._release, **asked)} INTO ignored;
+    {_with(self.release, **asked)} INTO ignored;
     released := FOUND;
     IF NOT released THEN
-        {_with(self._pass_on, **asked)} INTO ignored;
+        {_with(self.pass_on, **asked)} INTO ignored;
         released := FOUND;
     END IF;
 END """,
@@ -308,7 +308,7 @@ BEGIN{check.NAME}
         since := state.acquired_at;
         expires_in := state.remaining;
     END IF;
-    SELECT count(*) INTO waiters FROM ({_with(self.waiters("").sql, name="$1")}) AS w;
+    SELECT count(*) INTO waiters FROM ({_with(self.waiters_of_one, name="$1")}) AS w;
 END """,
             options=f"STABLE {AS_OWNER}",
         )
@@ -322,7 +322,7 @@ END """,
             f"""
 #variable_conflict use_column
 BEGIN{check.NAME}{check.FENCE}
-    {_with(self.gate(self._named("fence"), "", 0).sql, name="$1", fence="$2")} INTO newest;
+    {_with(self.gate(Gate(self._named("fence"), "", 0)), name="$1", fence="$2")} INTO newest;
     IF newest > $2 THEN
         RAISE EXCEPTION USING ERRCODE = '{check.STALE_FENCE}',
             MESSAGE = format('fence %s of %L is stale: fence %s has passed, so another process has '
@@ -337,7 +337,7 @@ END """,
     def _looked(self) -> str:
         """A name's row, for a FROM clause."""
         return (
-            f"({_with(self.look('').sql, name='$1')}) AS l "
+            f"({_with(self.look(Look(('',))), name='$1')}) AS l "
             "(lock_name, fence, token, owner, acquired_at, expires_at, remaining, readers)"
         )
 

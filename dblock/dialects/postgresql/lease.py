@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
-from ...protocol import commands
-from ...protocol.state import Granted, Renewal
-from ...protocol.steps import Query
-from ..dialect import read_attached, read_grant, read_renewed
+from ...protocol.commands import Attach, Grant, PassOn, Release, Renew, Take
 from ..readers import shared
+from ..replies import read_attached, read_grant, read_renewed
+from ..statement import statement
 from ..tickets import TICKET, UNCALLED
 from .fragments import DURABLE, FREE, LAZY, PATIENT, REMAINING, TURN
 from .queue import LENGTH, POSITION, QUEUE, THERE, Entry, QueueStatements, call, channel
 from .witness import FIRST_FENCE, NEXT_FENCE, OPEN, known
+
+
+def _arrays(dialect: object, command: Renew) -> dict[str, object]:
+    names, tokens, ttls = map(list, zip(*command.asked, strict=True))
+    return {"names": names, "tokens": tokens, "ttls": ttls, "ttl": max(ttls)}
 
 
 class LeaseStatements(QueueStatements):
@@ -22,13 +25,12 @@ class LeaseStatements(QueueStatements):
     that waits for the row, the server may read ``clock_timestamp()`` before the wait.
     """
 
-    def grant_known(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
-        asked = {"name": name, "token": token, "owner": owner, "ttl": ttl}
-        command = commands.Grant(name, token, owner, ttl, known=True)
-        return Query(self._grant_known, asked, command, 0.0, read=read_grant)
+    @statement(Grant, read=read_grant, lock_timeout=0.0)
+    def grant(self, command: Grant) -> str:
+        return self.grant_known if command.known else self.grant_new
 
     @cached_property
-    def _grant_known(self) -> str:
+    def grant_known(self) -> str:
         # The server initialises every node of a plan, whether the node runs or not. The larger plan
         # of `grant` takes it twice as long.
         return self._taken(f"waiters IS NULL AND {FREE}")
@@ -51,13 +53,8 @@ class LeaseStatements(QueueStatements):
                 ) AS mine WHERE l.ctid = mine.ctid
                 RETURNING fence, {REMAINING}, {DURABLE}"""
 
-    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
-        asked = {"name": name, "token": token, "owner": owner, "ttl": ttl}
-        command = commands.Grant(name, token, owner, ttl)
-        return Query(self._grant, asked, command, 0.0, read=read_grant)
-
     @cached_property
-    def _grant(self) -> str:
+    def grant_new(self) -> str:
         taken = self._taken(self.is_available(self.earlier), f", waiters = {self.others()}")
         # A statement has one snapshot. If the snapshot has no row for the name, its floor is at
         # least the fence of the row that was deleted.
@@ -76,17 +73,8 @@ class LeaseStatements(QueueStatements):
             )
             TABLE taken UNION ALL TABLE created"""
 
-    def take(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
-        return Query(
-            self._take,
-            {"name": name, "token": token, "owner": owner, "ttl": ttl},
-            commands.Take(name, token, owner, ttl),
-            TURN,
-            read=read_grant,
-        )
-
-    @cached_property
-    def _take(self) -> str:
+    @statement(Take, read=read_grant, lock_timeout=TURN)
+    def take(self) -> str:
         # It waits for the row, which other waiters lock for a moment while they join. A waiter that
         # takes the name out of turn leaves the waiters before it queued, if they can be notified.
         return f"""WITH mine AS MATERIALIZED (
@@ -101,15 +89,14 @@ class LeaseStatements(QueueStatements):
             FROM mine WHERE l.lock_name = mine.lock_name
             RETURNING fence, {REMAINING}, {DURABLE}"""
 
-    def renew(self, asked: Sequence[Renewal]) -> Query[dict[str, int | None]]:
+    @statement(Renew, read=read_renewed, lock_timeout=0.0, parameters=_arrays)
+    def renew(self) -> str:
         # `mine.expires_at`, because the server may compare l's own before `mine` has locked the
         # row. If a renewal brings the expiry forward, it notifies the first waiter, which then sees
         # the new expiry in time. Readers never bring it forward: another may have a longer TTL.
         # The arrays are in subqueries, which hide their lengths from the planner: for a long array
         # it would read the whole table rather than use the key.
-        names, tokens, ttls = zip(*asked, strict=True)
-        return Query(
-            f"""WITH present AS MATERIALIZED ({self.epoch(known())}
+        return f"""WITH present AS MATERIALIZED ({self.epoch(known())}
             ), mine AS MATERIALIZED (
                 SELECT k.lock_name, k.expires_at, asked.token, asked.ttl FROM unnest(
                     (SELECT %(names)s::text[]), (SELECT %(tokens)s::text[]),
@@ -127,25 +114,13 @@ class LeaseStatements(QueueStatements):
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = mine.token
                 AND mine.expires_at > clock_timestamp()
             RETURNING l.token, l.fence, {DURABLE},
-                CASE WHEN l.expires_at < mine.expires_at THEN {call()} END""",
-            {
-                "names": list(names),
-                "tokens": list(tokens),
-                "ttls": list(ttls),
-                "ttl": max(ttls),
-            },
-            commands.Renew(tuple(asked)),
-            0.0,
-            read=read_renewed,
-        )
+                CASE WHEN l.expires_at < mine.expires_at THEN {call()} END"""
 
-    def attach(
-        self, name: str, token: str, new_token: str, owner: str, ttl: float
-    ) -> Query[int | None]:
+    @statement(Attach, read=read_attached, lock_timeout=0.0)
+    def attach(self) -> str:
         # The same as a renewal, but FOR UPDATE, which conflicts with a guard's FOR KEY SHARE: no
         # other process attaches a hold while it guards a transaction.
-        return Query(
-            f"""WITH present AS MATERIALIZED ({self.epoch(known())}
+        return f"""WITH present AS MATERIALIZED ({self.epoch(known())}
             ), mine AS MATERIALIZED (
                 SELECT k.lock_name, k.expires_at FROM {self.lock_table} AS k
                 JOIN present ON k.fence > present.epoch
@@ -157,19 +132,10 @@ class LeaseStatements(QueueStatements):
             FROM mine WHERE l.lock_name = mine.lock_name AND l.token = %(token)s
                 AND mine.expires_at > clock_timestamp()
             RETURNING l.fence, {DURABLE},
-                CASE WHEN l.expires_at < mine.expires_at THEN {call()} END""",
-            {"name": name, "token": token, "new_token": new_token, "owner": owner, "ttl": ttl},
-            commands.Attach(name, token, new_token, owner, ttl),
-            0.0,
-            read=read_attached,
-        )
+                CASE WHEN l.expires_at < mine.expires_at THEN {call()} END"""
 
-    def release(self, name: str, token: str) -> Query[int]:
-        params = {"name": name, "token": token}
-        return Query(self._release, params, commands.Release(name, token), TURN, durable=False)
-
-    @cached_property
-    def _release(self) -> str:
+    @statement(Release, lock_timeout=TURN)
+    def release(self) -> str:
         # Usually there is no waiter, so this statement is as small as it can be. LAZY: a crash may
         # lose it; then the lease expires by itself, which only delays the next holder. If a waiter
         # joins meanwhile, the server checks the condition again, with the row's new version.
@@ -177,17 +143,8 @@ class LeaseStatements(QueueStatements):
             WHERE lock_name = %(name)s AND token = %(token)s AND waiters IS NULL AND {PATIENT}
             RETURNING {LAZY}"""
 
-    def pass_on(self, name: str, token: str, passes: bool = True) -> Query[int]:
-        return Query(
-            self._pass_on,
-            {"name": name, "token": token, "passes": passes},
-            commands.PassOn(name, token, passes),
-            TURN,
-            durable=False,
-        )
-
-    @cached_property
-    def _pass_on(self) -> str:
+    @statement(PassOn, lock_timeout=TURN)
+    def pass_on(self) -> str:
         # `newest` locks the row first, so that the next steps see waiters that joined meanwhile.
         # Passing a name on is a grant: the witness has to allow it, it has the next fence, it is on
         # disk before the waiter is notified, and it lasts for the first term at most.

@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import secrets
 
-from ..dialect import Bound, Dialect
+from ..dialect import Dialect
+from ..migrations import Bound
 
 # Whether a session's role could migrate: the role, or one that it can become, may create a schema
 # or a permanent object here, or owns a table or may change its rows.

@@ -15,15 +15,13 @@ a ticket that nobody can notify (:data:`.UNCALLED`), and polls.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import NamedTuple
 
-from ...protocol import commands
-from ...protocol.state import Granted, Queued
-from ...protocol.steps import Query
+from ...protocol.commands import Join, Leave
 from ...protocol.term import FIRST_TERM
-from ..dialect import read_join
 from ..readers import shared
+from ..replies import read_join
+from ..statement import statement
 from ..tickets import NUMBER, TICKET, UNCALLED
 from .fragments import LAZY, PATIENT, TURN
 from .witness import WitnessStatements
@@ -108,27 +106,19 @@ CALL_READERS = f"""(SELECT
     WHERE {_READER} AND {CALLED})"""
 
 
+def _entry(dialect: object, command: Join) -> dict[str, object]:
+    term = f"{int(min(command.ttl, FIRST_TERM) * 1000):04d}"
+    return {"entry": f"{command.ticket}{command.token}{term}{command.owner}"}
+
+
 class QueueStatements(WitnessStatements):
     """A waiter that joins waits for the row while a release has it locked. So either the release
     sees the waiter in the queue, or the waiter sees that the name is free."""
 
     can_notify = True
 
-    def join(
-        self, name: str, token: str, owner: str, ttl: float, ticket: str, *, yields: bool = False
-    ) -> Query[Granted | Queued | None]:
-        term = f"{int(min(ttl, FIRST_TERM) * 1000):04d}"
-        return Query(
-            self._join,
-            {"name": name, "token": token, "entry": f"{ticket}{token}{term}{owner}"},
-            commands.Join(name, token, owner, ttl, ticket, yields),
-            TURN,
-            durable=False,
-            read=read_join,
-        )
-
-    @cached_property
-    def _join(self) -> str:
+    @statement(Join, read=read_join, lock_timeout=TURN, parameters=_entry)
+    def join(self) -> str:
         # The requester may hold the name already, from an earlier try whose reply was lost.
         stands = f"CASE WHEN {shared('%(token)s')} THEN {self.ahead} ELSE {_STANDS} END"
         return f"""UPDATE {self.lock_table} SET waiters = CASE
@@ -140,18 +130,13 @@ class QueueStatements(WitnessStatements):
             RETURNING NULL, NULL, {LAZY}, {self.columns}, {stands},
                 {self.is_available(stands)}, {self.seconds}"""
 
-    def leave(self, name: str, token: str, ticket: str) -> Query[int]:
-        return Query(
-            f"""UPDATE {self.lock_table} SET waiters = {WITHOUT_ME}
+    @statement(Leave, lock_timeout=_LEAVING)
+    def leave(self) -> str:
+        return f"""UPDATE {self.lock_table} SET waiters = {WITHOUT_ME}
             WHERE lock_name = %(name)s AND waiters IS NOT NULL AND {POSITION} IS NOT NULL
                 AND {_STEADY}
             RETURNING CASE WHEN expires_at <= clock_timestamp() THEN {call()} END,
-                {LAZY}, CASE WHEN {shared()} THEN {CALL_READERS} END""",
-            {"name": name, "token": token},
-            commands.Leave(name, token, ticket),
-            _LEAVING,
-            durable=False,
-        )
+                {LAZY}, CASE WHEN {shared()} THEN {CALL_READERS} END"""
 
     # --- the position in the queue -----------------------------------------------------------
 

@@ -5,10 +5,20 @@ from __future__ import annotations
 from datetime import datetime
 
 from ...lock_state import RowLockState
-from ...protocol import commands
-from ...protocol.state import Record, RowOutcome
-from ...protocol.steps import Query, Reply, any_row
-from ..dialect import read_fence, read_record
+from ...protocol.commands import (
+    Apply,
+    ClaimOnce,
+    Create,
+    Gate,
+    Guard,
+    ListRowLocks,
+    SelectForUpdate,
+    Unapply,
+)
+from ...protocol.state import RowOutcome
+from ...protocol.steps import Reply, any_row
+from ..replies import read_fence, read_record
+from ..statement import statement
 from ..values import text, utc
 from .fragments import FREE, IS_LIMITED, LAZY, LIMITED, UNLIMITED, milliseconds
 from .witness import OPEN, WitnessStatements
@@ -30,190 +40,6 @@ _LOCKER = (
     f"greatest(0, {_NOW} + ((xmax::text::bigint - {_NOW} + {_HALF}) & {2 * _HALF - 1}) - {_HALF})"
     "::text::xid8"
 )
-
-
-class RowStatements(WitnessStatements):
-    """A guard is ``FOR KEY SHARE``, the lock of a foreign key's check: renewal and release change
-    no key, so they pass it; a grant and a row lock take the row ``FOR UPDATE`` first and do not.
-    Under REPEATABLE READ a guard is not disturbed by renewals since the snapshot, but by grants.
-    """
-
-    sees_row_locks = True
-    skips_locked = True
-
-    def create(self, name: str, *, borrowed: bool = False) -> Query[int]:
-        # NOT EXISTS and the floor have to be read in one snapshot: a row with a larger fence may be
-        # deleted after the floor was read and before the INSERT.
-        return Query(
-            f"""INSERT INTO {self.lock_table} (lock_name, fence) SELECT %(name)s, {self.floor}
-            WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
-            ON CONFLICT (lock_name) DO NOTHING""",
-            {"name": name},
-            commands.Create(name),
-        )
-
-    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
-        free = (
-            f"SELECT fence FROM {self.lock_table} "
-            f"WHERE lock_name = %(name)s AND {FREE} AND EXISTS (TABLE open)"
-        )
-        if not borrowed:
-            # In dblock's own transaction the settings may last to its end. The transaction changes
-            # no data, so its commit need not wait for the disk.
-            return Query(
-                f"""WITH open AS MATERIALIZED ({self.epoch(OPEN)}), locked AS MATERIALIZED ({free}
-                    AND set_config('lock_timeout', %(patience)s, true) IS NOT NULL
-                    AND {LAZY} IS NOT NULL
-                    FOR UPDATE {"SKIP LOCKED" if patience == 0 else ""})
-                SELECT {_NEWEST}, locked.fence, EXISTS (TABLE open)
-                FROM (SELECT) AS always LEFT JOIN locked ON true""",
-                {"name": name, "patience": str(milliseconds(patience))},
-                commands.LockRow(name, borrowed),
-                patience,
-                durable=False,
-                read=_row_lock,
-            )
-        if patience == 0:  # SKIP LOCKED needs no lock_timeout, so there is no setting to restore
-            return Query(
-                f"""SELECT true, fence, true FROM {self.lock_table}
-                WHERE lock_name = %(name)s AND {FREE}
-                    AND EXISTS ({self.epoch(OPEN)}) AND {self.here}
-                FOR UPDATE SKIP LOCKED""",
-                {"name": name},
-                commands.LockRow(name, borrowed),
-                patience,
-                read=_row_lock,
-            )
-        return Query(
-            f"""WITH open AS MATERIALIZED ({self.epoch(OPEN)}), {LIMITED},
-            here AS MATERIALIZED (SELECT WHERE {self.here}), locked AS MATERIALIZED (
-                {free} AND EXISTS (TABLE here) AND {IS_LIMITED} FOR UPDATE
-            )
-            SELECT {_NEWEST}, locked.fence,
-                {UNLIMITED}, EXISTS (TABLE here), EXISTS (TABLE open)
-            FROM before LEFT JOIN locked ON true""",
-            {"name": name, "patience": str(milliseconds(patience))},
-            commands.LockRow(name, borrowed),
-            patience,
-            read=_users_row_lock,
-        )
-
-    def guard(self, name: str, token: str, fence: int) -> Query[bool]:
-        return Query(
-            f"""SELECT fence FROM {self.lock_table}
-            WHERE lock_name = %(name)s AND fence = %(fence)s AND token = %(token)s
-                AND fence > ({self.epoch()}) AND {self.here}
-            FOR KEY SHARE SKIP LOCKED""",
-            {"name": name, "fence": fence, "token": token},
-            commands.Guard(name, token, fence),
-            0.0,
-            read=any_row,
-        )
-
-    def gate(self, table: str, name: str, fence: int) -> Query[int]:
-        # A larger fence is written again, unchanged: RETURNING has only rows that were written.
-        return Query(
-            f"""INSERT INTO {table} AS seen (name, fence) VALUES (%(name)s, %(fence)s)
-            ON CONFLICT (name) DO UPDATE SET fence = greatest(seen.fence, excluded.fence)
-            RETURNING fence""",
-            {"name": name, "fence": fence},
-            commands.Gate(name, fence),
-            read=read_fence,
-        )
-
-    def row_locks(self, name: str | None = None) -> Query[dict[str, RowLockState]]:
-        only = "" if name is None else "AND lock_name = %(name)s"
-        return Query(
-            f"""WITH locked AS MATERIALIZED (
-                SELECT lock_name, xmax AS xid, {_LOCKER} AS locker
-                FROM {self.lock_table} WHERE {FREE} {only}
-            ), lockers AS MATERIALIZED (
-                SELECT DISTINCT pid FROM pg_locks
-                WHERE locktype = 'relation' AND granted
-                    AND relation = {self.oid(self.lock_table)}::oid
-                    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-                    AND mode = 'RowShareLock'
-            )
-            SELECT locked.lock_name, a.pid, a.usename, a.application_name, a.xact_start,
-                CASE WHEN a.xact_start IS NOT NULL THEN a.query END, a.wait_event = 'SyncRep'
-            FROM locked
-            LEFT JOIN pg_locks AS x ON x.transactionid = locked.xid
-                AND x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock' AND x.granted
-            LEFT JOIN pg_stat_activity AS a ON a.pid = coalesce(
-                x.pid, (SELECT min(pid) FROM lockers HAVING count(*) = 1)
-            )
-            WHERE CASE WHEN age(xid) > 0 THEN pg_xact_status(locker) = 'in progress' END""",
-            {} if name is None else {"name": name},
-            commands.ListRowLocks(name),
-            read=_row_locks,
-        )
-
-    def apply(self, key: str) -> Query[int]:
-        return Query(
-            f"""INSERT INTO {self.applied_table} (idempotency_key, applied_at)
-            SELECT %(key)s, clock_timestamp() WHERE {self.here}
-            ON CONFLICT (idempotency_key) DO NOTHING""",
-            {"key": key},
-            commands.Apply(key),
-        )
-
-    kept_until = "clock_timestamp() + pg_catalog.make_interval(secs => %(keep)s)"
-    exact_key = "%(key)s"
-    exact_result = "%(result)s"
-
-    def exact(self, text: str) -> object:
-        return text
-
-    def claim_once(
-        self,
-        key: str,
-        token: str,
-        fingerprint: str | None,
-        keep: float,
-        patience: float | None,
-    ) -> Query[Record | None]:
-        changes = ", ".join(
-            f"{column} = excluded.{column}"
-            for column in ("token", "fingerprint", "result", "made_at", "expires_at")
-        )
-        # It reads first, so that a repeated call locks and writes nothing. A record that is newer
-        # than the statement's snapshot is neither read nor written: the reply is empty, and the
-        # next statement sees the record.
-        return Query(
-            f"""WITH {LIMITED}, here AS MATERIALIZED (SELECT WHERE {self.here}
-            ), seen AS MATERIALIZED (
-                SELECT token, fingerprint, result FROM here, {self.once_table}
-                WHERE idempotency_key = %(key)s AND expires_at > clock_timestamp()
-            ), made AS (
-                INSERT INTO {self.once_table} AS o
-                    (idempotency_key, token, fingerprint, made_at, expires_at)
-                SELECT %(key)s, %(token)s, %(fingerprint)s, clock_timestamp(), {self.kept_until}
-                FROM here WHERE NOT EXISTS (TABLE seen) AND {IS_LIMITED}
-                ON CONFLICT (idempotency_key) DO UPDATE SET {changes}
-                WHERE o.expires_at <= clock_timestamp()
-                RETURNING token, fingerprint, result
-            )
-            SELECT found.token, found.fingerprint, found.result,
-                {UNLIMITED}
-            FROM before LEFT JOIN (TABLE seen UNION ALL TABLE made) AS found ON true""",
-            {
-                "key": key,
-                "token": token,
-                "fingerprint": fingerprint,
-                "keep": keep,
-                "patience": str(milliseconds(patience)),
-            },
-            commands.ClaimOnce(key, token, fingerprint, keep),
-            patience,
-            read=read_record,
-        )
-
-    def unapply(self, key: str) -> Query[int]:
-        return Query(
-            f"DELETE FROM {self.applied_table} WHERE idempotency_key = %(key)s",
-            {"key": key},
-            commands.Unapply(key),
-        )
 
 
 def _row_locks(reply: Reply) -> dict[str, RowLockState]:
@@ -239,9 +65,137 @@ def _transaction(
 def _row_lock(reply: Reply) -> RowOutcome:
     if not reply.rows:
         return RowOutcome(locked=False)
-    newest, fence, *_, open = reply.rows[0]
-    return RowOutcome(fence is not None, stale=not newest, closed=not open)
+    newest, fence, *others, open = reply.rows[0]
+    here = bool(others and others[-1])
+    return RowOutcome(fence is not None, stale=not newest, closed=not open, here=here)
 
 
-def _users_row_lock(reply: Reply) -> RowOutcome:
-    return _row_lock(reply)._replace(here=bool(reply.rows and reply.rows[0][-2]))
+class RowStatements(WitnessStatements):
+    """A guard is ``FOR KEY SHARE``, the lock of a foreign key's check: renewal and release change
+    no key, so they pass it; a grant and a row lock take the row ``FOR UPDATE`` first and do not.
+    Under REPEATABLE READ a guard is not disturbed by renewals since the snapshot, but by grants.
+    """
+
+    sees_row_locks = True
+    skips_locked = True
+
+    @statement(Create)
+    def create(self) -> str:
+        # NOT EXISTS and the floor have to be read in one snapshot: a row with a larger fence may be
+        # deleted after the floor was read and before the INSERT.
+        return f"""INSERT INTO {self.lock_table} (lock_name, fence) SELECT %(name)s, {self.floor}
+            WHERE NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
+            ON CONFLICT (lock_name) DO NOTHING"""
+
+    @statement(SelectForUpdate, read=_row_lock, lock_timeout="patience")
+    def lock_row(self, command: SelectForUpdate) -> str:
+        row = (
+            f"SELECT fence FROM {self.lock_table} "
+            f"WHERE lock_name = %(name)s AND {FREE} AND EXISTS (TABLE open)"
+        )
+        if not command.borrowed:
+            # In dblock's own transaction the settings may last to its end. The transaction changes
+            # no data, so its commit need not wait for the disk.
+            return f"""WITH open AS MATERIALIZED ({self.epoch(OPEN)}), locked AS MATERIALIZED ({row}
+                    AND set_config('lock_timeout', %(patience)s, true) IS NOT NULL
+                    AND {LAZY} IS NOT NULL
+                    FOR UPDATE {"SKIP LOCKED" if command.patience == 0 else ""})
+                SELECT {_NEWEST}, locked.fence, EXISTS (TABLE open)
+                FROM (SELECT) AS always LEFT JOIN locked ON true"""
+        if command.patience == 0:  # no lock_timeout to set, and so none to restore
+            return f"""SELECT true, fence, true FROM {self.lock_table}
+                WHERE lock_name = %(name)s AND {FREE}
+                    AND EXISTS ({self.epoch(OPEN)}) AND {self.here}
+                FOR UPDATE SKIP LOCKED"""
+        return f"""WITH open AS MATERIALIZED ({self.epoch(OPEN)}), {LIMITED},
+            here AS MATERIALIZED (SELECT WHERE {self.here}), locked AS MATERIALIZED (
+                {row} AND EXISTS (TABLE here) AND {IS_LIMITED} FOR UPDATE
+            )
+            SELECT {_NEWEST}, locked.fence,
+                {UNLIMITED}, EXISTS (TABLE here), EXISTS (TABLE open)
+            FROM before LEFT JOIN locked ON true"""
+
+    @statement(Guard, read=any_row, lock_timeout=0.0)
+    def guard(self) -> str:
+        return f"""SELECT fence FROM {self.lock_table}
+            WHERE lock_name = %(name)s AND fence = %(fence)s AND token = %(token)s
+                AND fence > ({self.epoch()}) AND {self.here}
+            FOR KEY SHARE SKIP LOCKED"""
+
+    @statement(Gate, read=read_fence)
+    def gate(self, command: Gate) -> str:
+        # A larger fence is written again, unchanged: RETURNING has only rows that were written.
+        return f"""INSERT INTO {command.table} AS seen (name, fence) VALUES (%(name)s, %(fence)s)
+            ON CONFLICT (name) DO UPDATE SET fence = greatest(seen.fence, excluded.fence)
+            RETURNING fence"""
+
+    @statement(ListRowLocks, read=_row_locks)
+    def row_locks(self, command: ListRowLocks) -> str:
+        only = "" if command.name is None else "AND lock_name = %(name)s"
+        return f"""WITH locked AS MATERIALIZED (
+                SELECT lock_name, xmax AS xid, {_LOCKER} AS locker
+                FROM {self.lock_table} WHERE {FREE} {only}
+            ), lockers AS MATERIALIZED (
+                SELECT DISTINCT pid FROM pg_locks
+                WHERE locktype = 'relation' AND granted
+                    AND relation = {self.oid(self.lock_table)}::oid
+                    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                    AND mode = 'RowShareLock'
+            )
+            SELECT locked.lock_name, a.pid, a.usename, a.application_name, a.xact_start,
+                CASE WHEN a.xact_start IS NOT NULL THEN a.query END, a.wait_event = 'SyncRep'
+            FROM locked
+            LEFT JOIN pg_locks AS x ON x.transactionid = locked.xid
+                AND x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock' AND x.granted
+            LEFT JOIN pg_stat_activity AS a ON a.pid = coalesce(
+                x.pid, (SELECT min(pid) FROM lockers HAVING count(*) = 1)
+            )
+            WHERE CASE WHEN age(xid) > 0 THEN pg_xact_status(locker) = 'in progress' END"""
+
+    @statement(Apply)
+    def apply(self) -> str:
+        return f"""INSERT INTO {self.applied_table} (idempotency_key, applied_at)
+            SELECT %(key)s, clock_timestamp() WHERE {self.here}
+            ON CONFLICT (idempotency_key) DO NOTHING"""
+
+    kept_until = "clock_timestamp() + pg_catalog.make_interval(secs => %(keep)s)"
+    exact_key = "%(key)s"
+    exact_result = "%(result)s"
+
+    def limit(self, patience: float | None) -> object:
+        return str(milliseconds(patience))
+
+    @statement(
+        ClaimOnce,
+        read=read_record,
+        lock_timeout=lambda _, command: command.lock_timeout,
+        parameters=lambda _, command: {"patience": str(milliseconds(command.lock_timeout))},
+    )
+    def claim_once(self) -> str:
+        changes = ", ".join(
+            f"{column} = excluded.{column}"
+            for column in ("token", "fingerprint", "result", "made_at", "expires_at")
+        )
+        # It reads first, so that a repeated call locks and writes nothing. A record that is newer
+        # than the statement's snapshot is neither read nor written: the reply is empty, and the
+        # next statement sees the record.
+        return f"""WITH {LIMITED}, here AS MATERIALIZED (SELECT WHERE {self.here}
+            ), seen AS MATERIALIZED (
+                SELECT token, fingerprint, result FROM here, {self.once_table}
+                WHERE idempotency_key = %(key)s AND expires_at > clock_timestamp()
+            ), made AS (
+                INSERT INTO {self.once_table} AS o
+                    (idempotency_key, token, fingerprint, made_at, expires_at)
+                SELECT %(key)s, %(token)s, %(fingerprint)s, clock_timestamp(), {self.kept_until}
+                FROM here WHERE NOT EXISTS (TABLE seen) AND {IS_LIMITED}
+                ON CONFLICT (idempotency_key) DO UPDATE SET {changes}
+                WHERE o.expires_at <= clock_timestamp()
+                RETURNING token, fingerprint, result
+            )
+            SELECT found.token, found.fingerprint, found.result,
+                {UNLIMITED}
+            FROM before LEFT JOIN (TABLE seen UNION ALL TABLE made) AS found ON true"""
+
+    @statement(Unapply)
+    def unapply(self) -> str:
+        return f"DELETE FROM {self.applied_table} WHERE idempotency_key = %(key)s"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from ...protocol.commands import GrantSlot
 from ..slots import SlotStatements as Slots
+from ..slots import read_slot, slot_parameters
+from ..statement import statement
 from .fragments import DURABLE, FREE, REMAINING
 from .lease import LeaseStatements
 from .witness import NEXT_FENCE
@@ -17,7 +20,9 @@ class SlotStatements(LeaseStatements, Slots):
     def anybodys(self) -> str:
         return self.is_available(self.earlier)
 
-    slot_patience = 0.0
+    @statement(GrantSlot, reads=read_slot, parameters=slot_parameters, lock_timeout=0.0)
+    def grant_slot(self, command: GrantSlot) -> str:
+        return self._grant_known_slot if command.known else self._grant_slot
 
     @cached_property
     def _grant_known_slot(self) -> str:

@@ -30,10 +30,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ...protocol import commands
+from ...protocol.commands import (
+    AnnounceTtl,
+    Distrust,
+    ReadWitness,
+    RecordTtl,
+    WriteWitness,
+)
 from ...protocol.state import Witness
-from ...protocol.steps import Query, Reply
+from ...protocol.steps import Reply
 from ..dialect import Dialect
+from ..statement import statement
 from .fragments import DURABLE
 
 # A promotion begins a new timeline. A standby cannot know its number, so this is NULL there.
@@ -71,6 +78,10 @@ _READABLE = 2**26
 def known(ttl: str = "%(ttl)s") -> str:
     """Whether the witness has recorded a TTL as long as this, for the pause after a crash."""
     return f"longest_ttl >= {ttl} AND valid_until > clock_timestamp()"
+
+
+def _witness(reply: Reply) -> Witness | None:
+    return Witness(*reply.rows[0]) if reply.rows else None
 
 
 class WitnessStatements(Dialect):
@@ -111,18 +122,15 @@ class WitnessStatements(Dialect):
         where = " AND ".join((_BELIEVED, *conditions))
         return f"SELECT epoch FROM {self.witness_table} WHERE {where}"
 
-    def witness(self) -> Query[Witness | None]:
-        return Query(
-            f"""SELECT epoch, (SELECT cause FROM {self.epoch_table}),
+    @statement(ReadWitness, read=_witness)
+    def witness(self) -> str:
+        return f"""SELECT epoch, (SELECT cause FROM {self.epoch_table}),
                 extract(epoch FROM grants_from - clock_timestamp())::float8,
                 CASE WHEN valid_until > clock_timestamp() THEN longest_ttl ELSE 0 END
-            FROM {self.witness_table} WHERE {_BELIEVED} AND {self._sane}""",
-            {},
-            commands.ReadWitness(),
-            read=_witness,
-        )
+            FROM {self.witness_table} WHERE {_BELIEVED} AND {self._sane}"""
 
-    def write_witness(self) -> Query[int]:
+    @statement(WriteWitness)
+    def write_witness(self) -> str:
         # Several sessions may run it at once. Each time the witness is written the epoch's row
         # changes too. So a session that waited for another's change finds that it has read an older
         # version of the row, and does nothing.
@@ -132,8 +140,7 @@ class WitnessStatements(Dialect):
         # because a grant waits for the disk; or there never was a lease; or the witness is there,
         # and only its pause is wrong. Then there is no new epoch, and an earlier pause goes on.
         longest = f"clock_timestamp() + {_LONGEST}"
-        return Query(
-            f"""WITH here AS MATERIALIZED (
+        return f"""WITH here AS MATERIALIZED (
                 SELECT ({SERVER}) AS server,
                     (SELECT relpersistence FROM pg_class
                         WHERE oid = {self.oid(self.lock_table)}::oid) AS lock,
@@ -163,12 +170,10 @@ class WitnessStatements(Dialect):
             ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch, writer = excluded.writer,
                 longest_ttl = excluded.longest_ttl, grants_from = excluded.grants_from,
                 valid_until = excluded.valid_until
-            RETURNING epoch""",
-            {},
-            commands.WriteWitness(),
-        )
+            RETURNING epoch"""
 
-    def record_ttl(self, ttl: float) -> Query[int]:
+    @statement(RecordTtl)
+    def record_ttl(self) -> str:
         # One statement writes both rows, so that the witness does not have the TTL before the epoch
         # is on disk. It records only a TTL that was announced: other sessions believe the witness
         # from its commit on, even if the commit's wait for a standby was cut off.
@@ -182,8 +187,7 @@ class WitnessStatements(Dialect):
             ELSE least(e.longest_ttl, coalesce((
                 SELECT max(extract(epoch FROM expires_at - clock_timestamp()))::float8
                 FROM {self.lock_table} WHERE token IS NOT NULL), 0)) END"""
-        return Query(
-            f"""WITH announced AS MATERIALIZED (
+        return f"""WITH announced AS MATERIALIZED (
                 SELECT FROM {self.epoch_table} AS e
                 WHERE e.id = 1 AND e.longest_ttl >= %(ttl)s FOR UPDATE
             ), seen AS MATERIALIZED (
@@ -202,33 +206,24 @@ class WitnessStatements(Dialect):
                 longest_ttl = greatest(%(ttl)s, CASE WHEN NOT lapsed THEN w.longest_ttl END),
                 valid_until = CASE WHEN lapsed THEN clock_timestamp() + {_VALID}
                     ELSE w.valid_until END
-            FROM recorded WHERE w.id = 1""",
-            {"ttl": ttl},
-            commands.RecordTtl(ttl),
-        )
+            FROM recorded WHERE w.id = 1"""
 
-    def distrust(self, longest: float | None) -> Query[int]:
+    @statement(Distrust)
+    def distrust(self) -> str:
         # As if another server had granted all leases, with ``longest`` as their longest TTL.
-        return Query(
-            f"""WITH another AS (
+        return f"""WITH another AS (
                 UPDATE {self.epoch_table} SET server = NULL, writer = {WRITER},
                     longest_ttl = coalesce(%(longest)s::float8, longest_ttl)
                 RETURNING id, {DURABLE}
             )
             UPDATE {self.witness_table} AS w SET writer = ''
-            FROM another WHERE w.id = another.id""",
-            {"longest": longest},
-            commands.Distrust(longest),
-        )
+            FROM another WHERE w.id = another.id"""
 
-    def announce_ttl(self, ttl: float) -> Query[int]:
-        return Query(
-            f"""UPDATE {self.epoch_table} AS e
+    @statement(AnnounceTtl)
+    def announce_ttl(self) -> str:
+        return f"""UPDATE {self.epoch_table} AS e
             SET longest_ttl = greatest(e.longest_ttl, %(ttl)s), writer = {WRITER}
-            WHERE EXISTS ({self.epoch()}) RETURNING {DURABLE}""",
-            {"ttl": ttl},
-            commands.AnnounceTtl(ttl),
-        )
+            WHERE EXISTS ({self.epoch()}) RETURNING {DURABLE}"""
 
     def set_durability(self, durability: str) -> tuple[str, ...]:
         if durability == "volatile":
@@ -249,7 +244,3 @@ class WitnessStatements(Dialect):
             self.table("witness"): "SELECT, INSERT, UPDATE",
             self.table("epoch"): "SELECT, UPDATE",
         }
-
-
-def _witness(reply: Reply) -> Witness | None:
-    return Witness(*reply.rows[0]) if reply.rows else None

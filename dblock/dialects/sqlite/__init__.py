@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
+from ...protocol.commands import (
+    AnnounceTtl,
+    CallObservers,
+    CallReaders,
+    Command,
+    Distrust,
+    PassOn,
+    ReadWitness,
+    RecordTtl,
+    ReleaseAndUnlock,
+    Take,
+    UnlockAll,
+    WaitInServer,
+    WriteWitness,
+)
 from ...protocol.rate import Arrival, TakePlace
 from ..adapter import Adapter
 from ..elections import ElectionStatements
@@ -36,6 +52,21 @@ class SQLite(
     name = "sqlite"
     backends: ClassVar[tuple[str, ...]] = ("sqlite",)
     driver: ClassVar[type[Adapter]] = SQLite3
+
+    unsupported: ClassVar[Mapping[type[Command[Any]], str]] = {
+        CallReaders: "calls nobody",
+        CallObservers: "notifies nobody: observers of a name poll",
+        Take: "takes a name when it is joined for",
+        PassOn: "passes no name on: a release frees it",
+        WaitInServer: "has no user locks",
+        ReleaseAndUnlock: "has no user locks",
+        UnlockAll: "has no user locks",
+        ReadWitness: "has no witness",
+        WriteWitness: "has no witness",
+        Distrust: "has no witness",
+        AnnounceTtl: "has no witness",
+        RecordTtl: "has no witness",
+    }
 
     dynamic_types = True
     name_parameter = ":name"

@@ -6,15 +6,25 @@ One upsert grants the name or queues for it.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from functools import cached_property
 
-from ...protocol import commands
-from ...protocol.state import Granted, Queued, Renewal
-from ...protocol.steps import Query
-from ..dialect import Dialect, read_attached, read_grant, read_join, read_renewed
+from ...protocol.commands import (
+    Attach,
+    Grant,
+    GrantSlot,
+    Join,
+    JoinReaders,
+    Leave,
+    LeaveReaders,
+    Release,
+    Renew,
+)
+from ..dialect import Dialect
 from ..readers import ReaderLists, shared
+from ..replies import read_attached, read_grant, read_join, read_renewed
 from ..slots import SlotStatements as Slots
+from ..slots import read_slot, slot_parameters
+from ..statement import statement
 from ..tickets import TICKET
 from .fragments import LATER, NOW, REMAINING, modifier
 
@@ -35,14 +45,10 @@ class QueueStatements(Dialect):
     A waiter that joins may take the name at once, so `LeaseStatements` has that statement.
     """
 
-    def leave(self, name: str, token: str, ticket: str) -> Query[int]:
-        return Query(
-            f"""UPDATE {self.lock_table} SET waiters = {WITHOUT_TICKET}
-            WHERE lock_name = :name AND {self.enqueued}""",
-            {"name": name, "ticket": ticket},
-            commands.Leave(name, token, ticket),
-            self.patience,
-        )
+    @statement(Leave)
+    def leave(self) -> str:
+        return f"""UPDATE {self.lock_table} SET waiters = {WITHOUT_TICKET}
+            WHERE lock_name = :name AND {self.enqueued}"""
 
     @property
     def ahead(self) -> str:
@@ -61,16 +67,16 @@ class QueueStatements(Dialect):
         )
 
 
+def _in_json(dialect: object, command: Renew) -> dict[str, object]:
+    rows = [(name, token, modifier(ttl)) for name, token, ttl in command.asked]
+    return {"asked": json.dumps(rows)}
+
+
 class LeaseStatements(QueueStatements):
-    """The statements that every hold needs, `_grant` and `_release`, are composed once."""
+    """The lease."""
 
-    def grant(self, name: str, token: str, owner: str, ttl: float) -> Query[Granted | None]:
-        params = {"name": name, "token": token, "owner": owner, "ttl": modifier(ttl)}
-        command = commands.Grant(name, token, owner, ttl)
-        return Query(self._grant, params, command, self.patience, read=read_grant)
-
-    @cached_property
-    def _grant(self) -> str:
+    @statement(Grant, read=read_grant)
+    def grant(self) -> str:
         return f"""INSERT INTO {self.lock_table}
                 (lock_name, fence, token, owner, acquired_at, expires_at)
             VALUES (:name, {self.floor} + 1, :token, :owner, {NOW}, {LATER})
@@ -80,13 +86,10 @@ class LeaseStatements(QueueStatements):
             WHERE {self.is_available(LAST)}
             RETURNING fence, {REMAINING}"""
 
-    def join(
-        self, name: str, token: str, owner: str, ttl: float, ticket: str, *, yields: bool = False
-    ) -> Query[Granted | Queued | None]:
-        params = {"name": name, "token": token, "owner": owner, "ttl": modifier(ttl)}
+    @statement(Join, read=read_join)
+    def join(self) -> str:
         free = self.is_available(self.ahead)
-        return Query(
-            f"""INSERT INTO {self.lock_table}
+        return f"""INSERT INTO {self.lock_table}
                 (lock_name, fence, token, owner, acquired_at, expires_at)
             VALUES (:name, {self.floor} + 1, :token, :owner, {NOW}, {LATER})
             ON CONFLICT (lock_name) DO UPDATE SET
@@ -98,57 +101,29 @@ class LeaseStatements(QueueStatements):
                 waiters = iif({free}, {REST}, ifnull(waiters || ',', '') || :ticket)
             WHERE {free} OR NOT {self.enqueued}
             RETURNING iif(token = :token, fence, NULL), {REMAINING}, NULL, {self.columns},
-                iif({self.enqueued}, {self.ahead}, NULL), {free}""",
-            params | {"ticket": ticket},
-            commands.Join(name, token, owner, ttl, ticket, yields),
-            self.patience,
-            read=read_join,
-        )
+                iif({self.enqueued}, {self.ahead}, NULL), {free}"""
 
-    def renew(self, asked: Sequence[Renewal]) -> Query[dict[str, int | None]]:
+    @statement(Renew, read=read_renewed, parameters=_in_json)
+    def renew(self) -> str:
         # Readers never bring their expiry forward: another reader may have a longer TTL.
-        rows = json.dumps([(name, token, modifier(ttl)) for name, token, ttl in asked])
         later = LATER.replace(":ttl", "json_extract(asked.value, '$[2]')")
-        return Query(
-            f"""UPDATE {self.lock_table} AS l
+        return f"""UPDATE {self.lock_table} AS l
             SET expires_at = iif({shared("l.token")}, max(expires_at, {later}), {later})
             FROM json_each(:asked) AS asked
             WHERE l.lock_name = json_extract(asked.value, '$[0]')
                 AND l.token = json_extract(asked.value, '$[1]')
                 AND l.expires_at > {NOW}
-            RETURNING token, fence""",
-            {"asked": rows},
-            commands.Renew(tuple(asked)),
-            self.patience,
-            read=read_renewed,
-        )
+            RETURNING token, fence"""
 
-    def attach(
-        self, name: str, token: str, new_token: str, owner: str, ttl: float
-    ) -> Query[int | None]:
-        return Query(
-            f"""UPDATE {self.lock_table}
+    @statement(Attach, read=read_attached)
+    def attach(self) -> str:
+        return f"""UPDATE {self.lock_table}
             SET token = :new_token, owner = :owner, expires_at = {LATER}
             WHERE lock_name = :name AND token = :token AND expires_at > {NOW}
-            RETURNING fence""",
-            {
-                "name": name,
-                "token": token,
-                "new_token": new_token,
-                "owner": owner,
-                "ttl": modifier(ttl),
-            },
-            commands.Attach(name, token, new_token, owner, ttl),
-            self.patience,
-            read=read_attached,
-        )
+            RETURNING fence"""
 
-    def release(self, name: str, token: str) -> Query[int]:
-        params = {"name": name, "token": token}
-        return Query(self._release, params, commands.Release(name, token), self.patience)
-
-    @cached_property
-    def _release(self) -> str:
+    @statement(Release)
+    def release(self) -> str:
         return f"""UPDATE {self.lock_table} SET token = NULL, expires_at = {NOW}
             WHERE lock_name = :name AND token = :token"""
 
@@ -163,8 +138,9 @@ class SlotStatements(QueueStatements, Slots):
     def anybodys(self) -> str:
         return self.is_available(LAST)
 
-    def slot_parameters(self, command: commands.GrantSlot) -> dict[str, object]:
-        return super().slot_parameters(command) | {"ttl": modifier(command.ttl)}
+    @statement(GrantSlot, reads=read_slot, parameters=slot_parameters)
+    def grant_slot(self, command: GrantSlot) -> str:
+        return self._grant_known_slot if command.known else self._grant_slot
 
     @cached_property
     def _grant_known_slot(self) -> str:
@@ -195,33 +171,16 @@ class SlotStatements(QueueStatements, Slots):
 class ReaderStatements(QueueStatements, ReaderLists):
     """Readers that share a hold."""
 
-    def join_readers(
-        self, name: str, group: str, token: str, ttl: float, *, ticket: str, past: bool
-    ) -> Query[int]:
-        return Query(
-            f"""UPDATE {self.lock_table} SET readers = {self.with_me},
+    @statement(JoinReaders)
+    def join_readers(self) -> str:
+        return f"""UPDATE {self.lock_table} SET readers = {self.with_me},
                 expires_at = max(expires_at, {LATER}), waiters = {WITHOUT_TICKET}
             WHERE lock_name = :name AND token = :group AND expires_at > {NOW}
-                AND (:past OR {self.ahead} = 0) AND NOT {self.among}""",
-            {
-                "name": name,
-                "group": group,
-                "token": token,
-                "ttl": modifier(ttl),
-                "ticket": ticket,
-                "past": past,
-            },
-            commands.JoinReaders(name, group, token, ttl, ticket, past),
-            self.patience,
-        )
+                AND (:past OR {self.ahead} = 0) AND NOT {self.among}"""
 
-    def leave_readers(self, name: str, group: str, token: str) -> Query[int]:
-        return Query(
-            f"""UPDATE {self.lock_table} SET readers = {self.without_me},
+    @statement(LeaveReaders)
+    def leave_readers(self) -> str:
+        return f"""UPDATE {self.lock_table} SET readers = {self.without_me},
                 token = iif({self.last}, NULL, token),
                 expires_at = iif({self.last}, {NOW}, expires_at)
-            WHERE lock_name = :name AND token = :group AND {self.among}""",
-            {"name": name, "group": group, "token": token},
-            commands.LeaveReaders(name, group, token),
-            self.patience,
-        )
+            WHERE lock_name = :name AND token = :group AND {self.among}"""

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from ...lock_state import RowLockState
 from ...protocol import commands
-from ...protocol.state import Record, RowOutcome
+from ...protocol.commands import (
+    Apply,
+    ClaimOnce,
+    Create,
+    Gate,
+    Guard,
+    ListRowLocks,
+    SelectForUpdate,
+    Unapply,
+)
 from ...protocol.steps import Query, any_row
-from ..dialect import Dialect, read_fence, read_record, read_row_lock
+from ..dialect import Dialect
+from ..replies import read_fence, read_record, read_row_lock
+from ..statement import statement
 from .fragments import FREE, NOW, SHIFTED, modifier
 
 
@@ -20,14 +30,11 @@ class RowStatements(Dialect):
     looks_itself = True
     sees_row_locks = True
 
-    def create(self, name: str, *, borrowed: bool = False) -> Query[int]:
-        here = self.here if borrowed else "true"
-        return Query(
-            f"""INSERT INTO {self.lock_table} (lock_name, fence) SELECT :name, {self.floor}
-            WHERE {here} ON CONFLICT (lock_name) DO NOTHING""",
-            {"name": name},
-            commands.Create(name),
-        )
+    @statement(Create, lock_timeout=None)
+    def create(self, command: Create) -> str:
+        here = self.here if command.borrowed else "true"
+        return f"""INSERT INTO {self.lock_table} (lock_name, fence) SELECT :name, {self.floor}
+            WHERE {here} ON CONFLICT (lock_name) DO NOTHING"""
 
     def begin(self, patience: float | None) -> tuple[Query[int], ...]:
         limit = self.timeouts.query if patience is None else patience
@@ -37,94 +44,57 @@ class RowStatements(Dialect):
         # another transaction has written.
         return (Query("BEGIN IMMEDIATE", {}, commands.Begin(), limit),)
 
-    def lock_row(self, name: str, patience: float | None, *, borrowed: bool) -> Query[RowOutcome]:
-        if not borrowed:  # BEGIN IMMEDIATE has locked the file already
-            return Query(
-                f"SELECT fence FROM {self.lock_table} WHERE lock_name = :name AND {FREE}",
-                {"name": name},
-                commands.LockRow(name, borrowed),
-                read=read_row_lock,
-            )
-        return Query(
-            f"""UPDATE {self.lock_table} SET fence = fence
-            WHERE lock_name = :name AND {FREE} AND {self.here} RETURNING fence""",
-            {"name": name},
-            commands.LockRow(name, borrowed),
-            read=read_row_lock,
-        )
+    @statement(SelectForUpdate, read=read_row_lock, lock_timeout=None)
+    def lock_row(self, command: SelectForUpdate) -> str:
+        if not command.borrowed:  # BEGIN IMMEDIATE has locked the file already
+            return f"SELECT fence FROM {self.lock_table} WHERE lock_name = :name AND {FREE}"
+        return f"""UPDATE {self.lock_table} SET fence = fence
+            WHERE lock_name = :name AND {FREE} AND {self.here} RETURNING fence"""
 
-    def guard(self, name: str, token: str, fence: int) -> Query[bool]:
-        return Query(
-            f"""UPDATE {self.lock_table} SET fence = fence
+    @statement(Guard, read=any_row, lock_timeout=None)
+    def guard(self) -> str:
+        return f"""UPDATE {self.lock_table} SET fence = fence
             WHERE lock_name = :name AND fence = :fence AND token = :token AND {self.here}
-            RETURNING fence""",
-            {"name": name, "fence": fence, "token": token},
-            commands.Guard(name, token, fence),
-            read=any_row,
-        )
+            RETURNING fence"""
 
-    def row_locks(self, name: str | None = None) -> Query[dict[str, RowLockState]]:
+    @statement(ListRowLocks, read=lambda reply: {}, lock_timeout=0.0)
+    def row_locks(self) -> str:
         # The UPDATE changes nothing, but needs the file's write lock: it fails while another
         # transaction has that.
-        return Query(
-            f"UPDATE {self.lock_table} SET fence = fence WHERE false",
-            {},
-            commands.ListRowLocks(name),
-            0.0,
-            read=lambda reply: {},
-        )
+        return f"UPDATE {self.lock_table} SET fence = fence WHERE false"
 
-    def apply(self, key: str) -> Query[int]:
-        return Query(
-            f"""INSERT INTO {self.applied_table} (idempotency_key, applied_at)
-            SELECT :key, {NOW} WHERE {self.here} ON CONFLICT (idempotency_key) DO NOTHING""",
-            {"key": key},
-            commands.Apply(key),
-        )
+    @statement(Apply, lock_timeout=None)
+    def apply(self) -> str:
+        return f"""INSERT INTO {self.applied_table} (idempotency_key, applied_at)
+            SELECT :key, {NOW} WHERE {self.here} ON CONFLICT (idempotency_key) DO NOTHING"""
 
     kept_until = SHIFTED.format(":keep")
     exact_key = ":key"
     exact_result = ":result"
 
-    def exact(self, text: str) -> object:
-        return text
-
-    def claim_once(
-        self,
-        key: str,
-        token: str,
-        fingerprint: str | None,
-        keep: float,
-        patience: float | None,
-    ) -> Query[Record | None]:
+    @statement(
+        ClaimOnce,
+        read=read_record,
+        lock_timeout=None,
+        parameters=lambda _, command: {"keep": modifier(command.keep)},
+    )
+    def claim_once(self) -> str:
         changes = ", ".join(
             f"{column} = CASE WHEN o.expires_at <= {NOW} THEN excluded.{column} ELSE o.{column} END"
             for column in ("token", "fingerprint", "result", "made_at", "expires_at")
         )
-        return Query(
-            f"""INSERT INTO {self.once_table} AS o
+        return f"""INSERT INTO {self.once_table} AS o
             (idempotency_key, token, fingerprint, result, made_at, expires_at)
             SELECT :key, :token, :fingerprint, NULL, {NOW}, {self.kept_until} WHERE {self.here}
             ON CONFLICT (idempotency_key) DO UPDATE SET {changes}
-            RETURNING token, fingerprint, result""",
-            {"key": key, "token": token, "fingerprint": fingerprint, "keep": modifier(keep)},
-            commands.ClaimOnce(key, token, fingerprint, keep),
-            read=read_record,
-        )
+            RETURNING token, fingerprint, result"""
 
-    def unapply(self, key: str) -> Query[int]:
-        return Query(
-            f"DELETE FROM {self.applied_table} WHERE idempotency_key = :key",
-            {"key": key},
-            commands.Unapply(key),
-        )
+    @statement(Unapply, lock_timeout=None)
+    def unapply(self) -> str:
+        return f"DELETE FROM {self.applied_table} WHERE idempotency_key = :key"
 
-    def gate(self, table: str, name: str, fence: int) -> Query[int]:
-        return Query(
-            f"""INSERT INTO {table} (name, fence) VALUES (:name, :fence)
+    @statement(Gate, read=read_fence, lock_timeout=None)
+    def gate(self, command: Gate) -> str:
+        return f"""INSERT INTO {command.table} (name, fence) VALUES (:name, :fence)
             ON CONFLICT (name) DO UPDATE SET fence = max(fence, excluded.fence)
-            RETURNING fence""",
-            {"name": name, "fence": fence},
-            commands.Gate(name, fence),
-            read=read_fence,
-        )
+            RETURNING fence"""

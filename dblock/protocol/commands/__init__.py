@@ -8,7 +8,7 @@ commands, and code that observes statements recognizes them by their commands.
 
 from __future__ import annotations
 
-from .command import Command, Duration, Encoding, Exact, Name, word
+from .command import Command, Duration, Encoding, Exact, Limit, Name, word
 from .election import CallObservers, ReadLeader, WriteValue
 from .lease import Attach, Grant, PassOn, Release, Renew
 from .looking import ListHeld, ListRowLocks, Look
@@ -25,7 +25,7 @@ from .pruning import (
 from .queue import Join, Leave, LookQueued, ReleaseAndUnlock, Take, UnlockAll, WaitInServer
 from .readers import CallReaders, JoinReaders, LeaveReaders
 from .records import Apply, ClaimOnce, FinishOnce, ForgetOnce, Gate, Unapply
-from .row import Create, Guard, LockRow
+from .row import Create, Guard, SelectForUpdate
 from .runs import BeginRun, EndRun, ForgetRun, ListHeldRuns, ListLastRuns, ListRuns, ReadClock
 from .sessions import (
     Begin,
@@ -76,6 +76,7 @@ __all__ = [
     "JoinReaders",
     "Leave",
     "LeaveReaders",
+    "Limit",
     "ListBlocked",
     "ListHeld",
     "ListHeldRuns",
@@ -83,7 +84,6 @@ __all__ = [
     "ListRowLocks",
     "ListRuns",
     "ListWaiters",
-    "LockRow",
     "Look",
     "LookAround",
     "LookAtSlots",
@@ -109,6 +109,7 @@ __all__ = [
     "Rollback",
     "Savepoint",
     "SeeHidden",
+    "SelectForUpdate",
     "SetLimit",
     "Sweep",
     "Take",

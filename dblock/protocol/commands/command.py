@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import namedtuple
 from enum import Enum, auto
-from functools import cache
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, dataclass_transform
 
 R = TypeVar("R")
@@ -19,10 +18,13 @@ class Encoding(Enum):
     DURATION = auto()
     #: A text of the user's, in the user's session: whatever its character set, it arrives exactly.
     EXACT = auto()
+    #: Seconds to wait for locks of other transactions, at most; None for no limit.
+    LIMIT = auto()
 
 
 Name = Annotated[str, Encoding.NAME]
 Duration = Annotated[float, Encoding.DURATION]
+Limit = Annotated[float | None, Encoding.LIMIT]
 Exact = Annotated[str, Encoding.EXACT]
 
 
@@ -36,8 +38,12 @@ class Command(tuple[Any, ...], Generic[R]):
 
     __slots__ = ()
     _fields: ClassVar[tuple[str, ...]]
+    #: The command's name in records of statements, from the name of its class: ``"join_readers"``.
+    word: ClassVar[str]
 
     def __init_subclass__(cls) -> None:
+        if "word" not in vars(cls):
+            cls.word = word(cls.__name__)
         fields = list(cls.__annotations__)
         defaults = [vars(cls)[field] for field in fields if field in vars(cls)]
         shape = namedtuple(cls.__name__, fields, defaults=defaults)  # type: ignore[misc]
@@ -45,7 +51,6 @@ class Command(tuple[Any, ...], Generic[R]):
             setattr(cls, name, vars(shape)[name])
 
 
-@cache
 def word(name: str) -> str:
     """Return the word for a command, from the name of its class: ``"grant"``, ``"lock_row"``."""
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)[1:]

@@ -7,7 +7,11 @@ from .command import Command, Name
 
 
 class WriteValue(Command[bool]):
-    """Write the value of a name, if the token holds it, under the hold's fence."""
+    """Write a name's value if the token holds the name, and notify the name's observers; true when
+    the value has this hold's fence now.
+
+    The statement never replaces the value of a later hold, and waits for no lease.
+    """
 
     name: Name
     token: str
@@ -22,6 +26,6 @@ class ReadLeader(Command[Leader | None]):
 
 
 class CallObservers(Command[int]):
-    """Notify the observers of a name."""
+    """Notify the observers of a name, so that they read it again."""
 
     name: Name

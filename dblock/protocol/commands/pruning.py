@@ -30,21 +30,27 @@ class PruneValues(Command[int]):
 
 
 class LookForUnused(Command[NamePage | None]):
-    """Read a page of names after ``after``, and which of them were unused for ``idle`` seconds."""
+    """Read a page of the names that follow ``after``, in order; None if there are no more.
+
+    A name is unused if its queue is empty and no lease has held it for ``idle`` seconds. A name
+    that only row locks have used is unused too.
+    """
 
     after: Name
     idle: float
 
 
 class RaiseFloor(Command[int]):
-    """Raise the floor: every name that is new from now on gets a fence above ``fence``."""
+    """Raise the floor to ``fence`` if it is lower. This commits before any row is deleted: so a
+    statement that finds no row of a name sees the raised floor, and grants a larger fence."""
 
     fence: int
 
 
 class Retire(Command[int]):
-    """Delete the rows of names after ``after``, up to ``last``, that were unused for ``idle``
-    seconds and have fences up to ``fence``, the floor."""
+    """Delete the rows of names that follow ``after``, up to ``last``, that were unused for ``idle``
+    seconds and have fences up to ``fence``. The statement does not wait: a row that is locked
+    stays."""
 
     after: Name
     last: Name

@@ -6,9 +6,13 @@ from .command import Command, Duration, Name
 
 
 class JoinReaders(Command[int]):
-    """Share the unexpired hold of a group of readers, and extend it to a TTL from now at least.
+    """Share the unexpired hold with the token ``group``; one row when the reader has joined.
 
-    Refused if other waiters are in the queue before this reader, unless it goes ``past`` them.
+    The hold then lasts for ``ttl`` seconds from now, or until its old expiry if that is later. The
+    statement refuses a reader if other waiters are before its ticket in the queue, or if there are
+    any waiters and the reader has no ticket. With ``past`` it ignores these waiters. If the queue
+    says which waiters are readers, readers do not block each other. The ticket leaves the queue.
+    The statement may wait for the row for a moment.
     """
 
     name: Name
@@ -20,7 +24,9 @@ class JoinReaders(Command[int]):
 
 
 class LeaveReaders(Command[int]):
-    """Stop sharing a hold; the last reader frees the name, and notifies the next waiter."""
+    """Stop sharing the hold; one row when the token shared it. The last reader frees the name and
+    notifies the next waiter. It does not pass the name on, since other readers may have open
+    transactions that are guarded with the hold."""
 
     name: Name
     group: str
@@ -28,7 +34,7 @@ class LeaveReaders(Command[int]):
 
 
 class CallReaders(Command[int]):
-    """Notify the readers that wait before the first writer for a name that readers share."""
+    """Notify the readers in the queue before its first writer, while readers hold the name."""
 
     name: Name
     group: str

@@ -7,10 +7,18 @@ from .command import Command, Duration, Name
 
 
 class GrantSlot(Command[Granted | None]):
-    """Take any free slot of a semaphore, unless the stored limit differs or another token than
-    ``turnstile`` holds the turnstile or waits for it. The slots are tried from slot ``first + 1``
-    on. With ``known`` that slot alone is tried: this process got it at its first try before, so it
-    is likely to be free."""
+    """Take any free slot that has a row, as :class:`.Grant` takes a name; write nothing if no slot
+    is free.
+
+    The statement refuses if the stored limit differs from ``limit``. It also refuses if another
+    token than ``turnstile`` holds the semaphore's turnstile, or waiters are there. It tries the
+    slots in order, from slot ``first + 1`` on, so that callers that begin at different slots do not
+    block each other.
+
+    With ``known`` it tries slot ``first + 1`` alone: this process got that slot at its first try
+    before, so the slot is likely to be free. This is faster. It may refuse a slot with a queue, and
+    fail as busy.
+    """
 
     name: Name
     limit: int

@@ -10,7 +10,7 @@ from .command import Command, Duration, Name
 
 
 class Register(Command[int]):
-    """Insert a waiter's row, or extend it."""
+    """Insert a waiter's row, or extend it for ``lasts`` seconds from now."""
 
     id: str
     name: Name
@@ -28,13 +28,13 @@ class Unregister(Command[int]):
 
 
 class Sweep(Command[int]):
-    """Delete the rows of waiters that have expired."""
+    """Delete the rows of waiters that have expired, without waiting for other sweeps."""
 
 
 class ListWaiters(Command[dict[str, tuple[WaiterState, ...]]]):
     """Read the waiters of a name, or of all names."""
 
-    name: Name | None
+    name: Name | None = None
 
 
 class ListBlocked(Command[list[Blocked]]):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from ...errors import DBLockError
 from ..attempt import Answer
+from ..commands import WaitInServer
 from ..faults import Fault, StatementError
 from ..lease import Held
 from ..release import end_session
@@ -71,7 +72,7 @@ class ServerWait(Polling):
         self.lock.waits_next = False
         patience = yield from self._patience()
         try:
-            query = self.attempt.dialect.wait_in_server(self.attempt.request.name, patience)
+            query = self.attempt.dialect.query(WaitInServer(self.attempt.request.name, patience))
             reply = yield ExecuteOnSession(query, first=True)
         except StatementError as failure:
             yield from self._end_wait(failure)

@@ -49,7 +49,7 @@ CLUSTERS = (
     Mutant(
         "a-look-at-what-was",
         "a guard's look sees who has taken the name over on another node",
-        "mariadb.base.Tables._in_order",
+        "mariadb.base.Tables.in_order",
         "if not self.is_node:",
         "if True:",
         PAGE,

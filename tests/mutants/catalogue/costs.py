@@ -12,7 +12,7 @@ COST = (
     Mutant(
         "refused-try-writes",
         "a refused try writes nothing",
-        "postgresql.lease.LeaseStatements._grant",
+        "postgresql.lease.LeaseStatements.grant_new",
         "WHERE NOT EXISTS (TABLE taken)\n"
         "    AND NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)\n"
         "ON CONFLICT (lock_name) DO NOTHING",
@@ -23,7 +23,7 @@ COST = (
     Mutant(
         "release-waits-for-the-disk",
         "a pair of acquire and release is one sync",
-        "postgresql.lease.LeaseStatements._release",
+        "postgresql.lease.LeaseStatements.release",
         "RETURNING {LAZY}",
         "RETURNING 1",
         f"{COSTS}::test_a_pair_of_acquire_and_release_is_one_sync",
@@ -41,7 +41,7 @@ COST = (
     Mutant(
         "release-reads-the-whole-table",
         "a lease costs the same among many",
-        "postgresql.lease.LeaseStatements._release",
+        "postgresql.lease.LeaseStatements.release",
         "WHERE lock_name = %(name)s",
         "WHERE lock_name || '' = %(name)s",
         f"{COSTS}::test_no_statement_of_one_name_reads_the_whole_table",

@@ -51,7 +51,7 @@ CRASHES = (
     Mutant(
         "queue-before-the-pause-is-over",
         "nor to who waited in the queue",
-        "LeaseStatements._take",
+        "LeaseStatements.take",
         "FROM {self.open}, {self.lock_table} AS k WHERE lock_name = %(name)s AND {PATIENT}",
         "FROM {self.epoch_table} AS open, {self.lock_table} AS k\n"
         "WHERE lock_name = %(name)s AND {PATIENT}",

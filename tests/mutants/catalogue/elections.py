@@ -146,9 +146,9 @@ ELECTIONS = (
     Mutant(
         "observers-are-not-called",
         "on PostgreSQL who observes is called when something is proclaimed",
-        "postgresql.election",
-        'written = f", {_CALL}, {DURABLE}"',
-        'written = f", {DURABLE}"',
+        "postgresql.election.ElectionStatements.write_value",
+        "{super().write_value}, {_CALL}, {DURABLE}",
+        "{super().write_value}, {DURABLE}",
         f"{TESTS}::test_observers_are_called[threads-postgresql-times0]",
         dies_in="postgresql elections:",
     ),

@@ -12,10 +12,9 @@ FORK = "tests/processes/test_fork_gc.py"
 WAITS = f"{PLANTED}::test_a_takeover_waits_for_a_guarded_transaction"
 # A number that is drawn once for an acquire, when its first try begins.
 DRAWN = (
-    "{__import__('builtins').__dict__.setdefault('drawn', dict())"
-    ".setdefault(token, __import__('time').time_ns())}"
+    "__import__('builtins').__dict__.setdefault('drawn', dict())"
+    ".setdefault(command.token, __import__('time').time_ns())"
 )
-CALLERS_TOKEN = "__import__('sys')._getframe(1).f_locals['token']"
 TRAP_4 = f"{PLANTED}::test_a_try_that_began_before_another_hold_has_the_later_fence"
 
 EXCLUSION = (
@@ -140,24 +139,24 @@ EXCLUSION = (
         "fence-drawn-early-postgresql",
         "fences grow in the order of the holds, not of the tries",
         "LeaseStatements.take",
-        "self._take,",
-        f"self._take.replace(NEXT_FENCE + ',', f\"{DRAWN},\"),",
+        "def take(self) -> str:",
+        f"def take(self, command):\n    NEXT_FENCE = {DRAWN}",
         f"{TRAP_4}[postgresql]",
         dies_in="postgresql dying-holders: b.take#1+1.7",
     ),
     Mutant(
         "fence-drawn-early-mariadb",
         "fences grow in the order of the holds, not of the tries",
-        "mariadb.lease.LeaseStatements._grant",
-        "LAST_INSERT_ID(fence + 1)",
-        f"LAST_INSERT_ID({DRAWN.replace('token', CALLERS_TOKEN)})",
+        "mariadb.lease.LeaseStatements.grant",
+        "return self._grant_known if command.known else self._grant_new",
+        f"return self._grant_new.replace('fence + 1', str({DRAWN}))",
         f"{TRAP_4}[mariadb]",
         dies_in="mariadb three: b.wait_in_server#1+0.05",
     ),
     Mutant(
         "fence-starts-again",
         "a fence outlives the holds of its name",
-        "postgresql.lease.LeaseStatements._release",
+        "postgresql.lease.LeaseStatements.release",
         "UPDATE {self.lock_table} SET token = NULL, expires_at = clock_timestamp()",
         "DELETE FROM {self.lock_table}",
         "tests/contract/test_fence.py::"

@@ -31,7 +31,7 @@ EXPIRY = (
     Mutant(
         "first-expiry-by-the-clients-clock-postgresql",
         "expiry is the database's clock alone",
-        "postgresql.lease.LeaseStatements._grant",
+        "postgresql.lease.LeaseStatements.grant_new",
         "clock_timestamp() + pg_catalog.make_interval(",
         "to_timestamp({__import__('time').time()}) + pg_catalog.make_interval(",
         f"{CLOCK}[postgresql]",

@@ -87,7 +87,7 @@ FUNCTIONS = (
         "functions-overtake-the-queue",
         "a caller of the functions does not overtake those who wait",
         ACQUIRE,
-        "_with(self._grant, **asked)",
+        "_with(self.grant_new, **asked)",
         '_with(self._taken("expires_at <= clock_timestamp()"), **asked)',
         f"{HOLDING}::test_a_caller_does_not_overtake_the_waiters",
         beyond=reasons.PLPGSQL,

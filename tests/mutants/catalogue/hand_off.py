@@ -15,7 +15,7 @@ HAND_OFF = (
     Mutant(
         "freed-in-front-of-who-waits",
         PASSED,
-        "postgresql.lease.LeaseStatements._release",
+        "postgresql.lease.LeaseStatements.release",
         "AND token = %(token)s AND waiters IS NULL AND",
         "AND token = %(token)s AND",
         f"{HAND_OFFS}::test_the_release_makes_the_first_waiter_the_holder[threads]",
@@ -24,7 +24,7 @@ HAND_OFF = (
     Mutant(
         "nobody-is-told",
         "who waits is told that the name is its own",
-        "LeaseStatements._pass_on",
+        "LeaseStatements.pass_on",
         'pg_notify({channel("next.entry")}',
         "pg_notify({channel(\"'x' || next.entry\")}",
         f"{QUEUE}::test_a_release_calls_the_next_in_the_order_of_arrival",
@@ -33,7 +33,7 @@ HAND_OFF = (
     Mutant(
         "passed-on-to-the-dead",
         "a waiter that died is passed over",
-        "LeaseStatements._pass_on",
+        "LeaseStatements.pass_on",
         "FROM newest, {QUEUE} WHERE {THERE} LIMIT 1",
         "FROM newest, {QUEUE} LIMIT 1",
         f"{HAND_OFFS}::test_a_waiter_that_died_is_passed_over[threads]",
@@ -42,7 +42,7 @@ HAND_OFF = (
     Mutant(
         "passed-on-and-in-the-queue",
         PASSED,
-        "LeaseStatements._pass_on",
+        "LeaseStatements.pass_on",
         "coalesce(next.number + 1, first.number)",
         "first.number",
         f"{HAND_OFFS}::test_the_release_makes_the_first_waiter_the_holder[threads]",
@@ -51,7 +51,7 @@ HAND_OFF = (
     Mutant(
         "passed-on-to-an-earlier-version",
         "who does not know that names are passed on is called",
-        "LeaseStatements._pass_on",
+        "LeaseStatements.pass_on",
         "length(entry) > {TICKET} AND",
         "",
         f"{HAND_OFFS}::test_one_of_an_earlier_version_is_called_and_passed_nothing",
@@ -60,7 +60,7 @@ HAND_OFF = (
     Mutant(
         "passed-on-by-the-snapshot",
         PASSED,
-        "LeaseStatements._pass_on",
+        "LeaseStatements.pass_on",
         "AND {PATIENT} FOR NO KEY UPDATE",
         "AND {PATIENT}",
         f"{HAND_OFFS}::test_who_joins_while_it_is_released_is_seen",
@@ -69,7 +69,7 @@ HAND_OFF = (
     Mutant(
         "passed-on-with-the-same-fence",
         "every hold has a fence of its own",
-        "LeaseStatements._pass_on",
+        "LeaseStatements.pass_on",
         "greatest(l.fence, next.epoch) + 1",
         "greatest(l.fence, next.epoch)",
         f"{HAND_OFFS}::test_the_release_makes_the_first_waiter_the_holder[threads]",
@@ -78,7 +78,7 @@ HAND_OFF = (
     Mutant(
         "passed-on-without-the-witness",
         GRANTED,
-        "LeaseStatements._pass_on",
+        "LeaseStatements.pass_on",
         "self.epoch(OPEN, known(first.term))",
         "self.epoch()",
         f"{HAND_OFFS}::test_nothing_is_passed_on_while_nothing_is_granted[threads]",
@@ -87,7 +87,7 @@ HAND_OFF = (
     Mutant(
         "passed-on-and-lost-in-a-crash",
         GRANTED,
-        "LeaseStatements._pass_on",
+        "LeaseStatements.pass_on",
         "THEN {LAZY} ELSE {DURABLE} END",
         "THEN {LAZY} ELSE {LAZY} END",
         f"{COSTS}::test_a_hand_off_is_on_disk_before_it_is_told",
@@ -96,7 +96,7 @@ HAND_OFF = (
     Mutant(
         "a-long-first-term",
         "a waiter that does not answer costs the others a moment",
-        "LeaseStatements._pass_on",
+        "LeaseStatements.pass_on",
         "coalesce({passed.term}, 0)",
         "CASE WHEN next.entry IS NULL THEN 0 ELSE 600 END",
         f"{HAND_OFFS}::test_its_first_term_is_short_and_a_renewal_makes_it_long[threads]",
@@ -105,8 +105,8 @@ HAND_OFF = (
     Mutant(
         "a-first-term-beyond-the-ttl",
         "no lease lasts longer than its TTL",
-        "QueueStatements.join",
-        "int(min(ttl, FIRST_TERM) * 1000)",
+        "postgresql.queue._entry",
+        "int(min(command.ttl, FIRST_TERM) * 1000)",
         "int(FIRST_TERM * 1000)",
         f"{HAND_OFFS}::test_a_ttl_that_is_shorter_is_its_first_term[0.5-threads]",
         dies_in="postgresql short-terms:",
@@ -115,15 +115,15 @@ HAND_OFF = (
         "guarded-and-passed-on",
         "a takeover waits for the guarded transaction",
         "release.release",
-        "dialect.pass_on(name, token, not guarded)",
-        "dialect.pass_on(name, token)",
+        "passes=not guarded",
+        "passes=True",
         f"{HAND_OFFS}::test_a_guarded_hold_is_not_passed_on[threads]",
         dies_in="postgresql released-under-a-guard:",
     ),
     Mutant(
         "taken-over-in-the-queue-under-a-guard",
         "a takeover waits for the guarded transaction",
-        "LeaseStatements._take",
+        "LeaseStatements.take",
         "FOR UPDATE OF k",
         "",
         f"{ENDS}::test_who_takes_over_waits_for_a_guard[threads]",
@@ -150,7 +150,7 @@ HAND_OFF = (
     Mutant(
         "who-takes-over-empties-the-queue",
         "the living keep their places",
-        "LeaseStatements._take",
+        "LeaseStatements.take",
         'waiters = {self.others("number > mine.position OR number < mine.position AND")}',
         "waiters = NULL",
         f"{ENDS}::test_the_living_keep_their_places_when_another_takes_over",

@@ -15,7 +15,7 @@ RELEASES = (
     Mutant(
         "release-without-token-postgresql",
         "only the holder releases",
-        "postgresql.lease.LeaseStatements._release",
+        "postgresql.lease.LeaseStatements.release",
         "WHERE lock_name = %(name)s AND token = %(token)s AND",
         "WHERE lock_name = %(name)s AND",
         f"{TAKEN_OVER}[postgresql-release]",
@@ -33,7 +33,7 @@ RELEASES = (
     Mutant(
         "release-without-token-sqlite",
         "only the holder releases",
-        "sqlite.lease.LeaseStatements._release",
+        "sqlite.lease.LeaseStatements.release",
         "WHERE lock_name = :name AND token = :token",
         "WHERE lock_name = :name",
         f"{TAKEN_OVER}[sqlite-release]",

@@ -62,7 +62,7 @@ SHARED = (
     Mutant(
         "a-group-that-ran-out-is-joined-on-postgresql",
         BESIDE,
-        "postgresql.readers.ReaderStatements._join_readers",
+        "postgresql.readers.ReaderStatements.join_readers",
         "AND mine.expiry > clock_timestamp()",
         "",
         f"{EXPIRY}::test_a_group_that_ran_out_is_not_joined[threads-postgresql]",
@@ -107,7 +107,7 @@ SHARED = (
     Mutant(
         "a-writer-that-waits-is-overtaken",
         "a writer that waits is not overtaken by readers that come later",
-        "postgresql.readers.ReaderStatements._join_readers",
+        "postgresql.readers.ReaderStatements.join_readers",
         "AND (%(past)s OR {self.ahead} = 0)",
         "",
         f"{WAITING}::test_a_writer_that_waits_keeps_new_readers_out[threads-postgresql]",

@@ -88,7 +88,7 @@ WAITERS = (
         "the-killed-stay",
         TRACE,
         "Waiter._write",
-        "reply = yield Execute(self.dialect.sweep())",
+        "reply = yield Execute(self.dialect.query(Sweep()))",
         "pass",
         f"{SEEN}::test_what_the_killed_left_goes_with_time[threads-sqlite]",
         dies_in="sqlite killed-waiters:",

@@ -95,7 +95,7 @@ WAITING = (
     Mutant(
         "overtaking",
         "nobody overtakes who waits",
-        "postgresql.lease.LeaseStatements._grant",
+        "postgresql.lease.LeaseStatements.grant_new",
         "self.is_available(self.earlier)",
         "self.is_available('0')",
         f"{QUEUE}::test_nobody_overtakes",
@@ -104,7 +104,7 @@ WAITING = (
     Mutant(
         "overtaking-by-who-had-it",
         "nobody overtakes who waits",
-        "postgresql.lease.LeaseStatements._grant_known",
+        "postgresql.lease.LeaseStatements.grant_known",
         "waiters IS NULL AND ",
         "",
         f"{QUEUE}::test_nobody_overtakes",
@@ -122,7 +122,7 @@ WAITING = (
     Mutant(
         "overtaking-on-sqlite",
         "nobody overtakes who waits",
-        "sqlite.lease.LeaseStatements._grant",
+        "sqlite.lease.LeaseStatements.grant",
         "WHERE {self.is_available(LAST)}",
         "WHERE {self.is_available('0')}",
         f"{FAIR}::test_nobody_overtakes_and_nobody_stays[sqlite]",
@@ -140,7 +140,7 @@ WAITING = (
     Mutant(
         "last-in-first-out",
         "waiters are served in the order of arrival",
-        "QueueStatements._join",
+        "postgresql.queue.QueueStatements.join",
         "array_append({_ALIVE}, %(entry)s)",
         "array_prepend(%(entry)s, {_ALIVE})",
         f"{QUEUE}::test_a_release_calls_the_next_in_the_order_of_arrival",
@@ -248,7 +248,7 @@ WAITING = (
     Mutant(
         "two-tickets-of-one",
         "a waiter has one place in the queue",
-        "QueueStatements._join",
+        "postgresql.queue.QueueStatements.join",
         "WHEN {POSITION} IS NULL THEN",
         "WHEN true THEN",
         f"{QUEUE}::test_who_can_be_called_at_last_keeps_its_place_and_no_other[threads]",
