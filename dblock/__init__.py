@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         NotHeld,
         OutcomeUnknown,
         QueryTimeout,
+        RateLimited,
         SchemaMissing,
         SocketTimeout,
         StaleFence,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from .handles.lease import Lease
     from .handles.multi import MultiLock
     from .handles.once import Once
+    from .handles.rate import Rate
     from .handles.row import RowLock
     from .handles.semaphore import Semaphore
     from .handles.shared import SharedLease
@@ -87,6 +89,8 @@ __all__ = [
     "OutcomeUnknown",
     "Pruned",
     "QueryTimeout",
+    "Rate",
+    "RateLimited",
     "RetryPolicy",
     "RowLock",
     "RowLockState",
@@ -126,6 +130,7 @@ _HOMES = {
     "Observation": "handles.election",
     "Once": "handles.once",
     "Pruned": "protocol.state",
+    "Rate": "handles.rate",
     "RetryPolicy": "policy",
     "RowLock": "handles.row",
     "RowLockState": "lock_state",

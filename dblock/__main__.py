@@ -20,6 +20,7 @@ from .cli.options import DATABASE
 from .cli.output import complain, fill_closed
 from .cli.pause import pause
 from .cli.prune import prune
+from .cli.rate import rate
 from .cli.run_command import run
 from .cli.runs import runs
 from .cli.schema import downgrade, upgrade
@@ -105,6 +106,7 @@ def app(ctx: click.Context) -> None:
 
 for command in (
     run,
+    rate,
     list_,
     show,
     runs,

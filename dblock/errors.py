@@ -4,7 +4,8 @@
 
     DBLockError
     ├── NotAcquired (also a TimeoutError)  the lock has another holder; names it, and the expiry
-    │   └── InProgress                     another call with the same key has not ended
+    │   ├── InProgress                     another call with the same key has not ended
+    │   └── RateLimited                    the rate limit has no place now; says when it has one
     ├── NotHeld (also a RuntimeError)      you released or renewed a lock that you do not hold
     ├── LockLost                           you held the lock, and it was lost; says why
     │   └── StaleFence                     a gate has seen a larger fence than yours
@@ -170,6 +171,20 @@ class InProgress(NotAcquired):
 
     If that call succeeds, a later try gets its result. If it fails, a later try is the first.
     """
+
+
+class RateLimited(NotAcquired):
+    """The rate limit had no place for this call within the wait. The call has changed nothing.
+
+    ``retry_after`` is the number of seconds until there is a place, if no other caller takes it
+    first. Rounded up, it is the value of HTTP's header ``Retry-After``.
+    """
+
+    def __init__(
+        self, message: str = "", *, name: str | None = None, retry_after: float = 0.0
+    ) -> None:
+        super().__init__(message, name=name)
+        self.retry_after = retry_after
 
 
 class KeyReused(DBLockError):

@@ -24,6 +24,7 @@ from dblock import (
     NotHeld,
     OutcomeUnknown,
     QueryTimeout,
+    RateLimited,
     SchemaMissing,
     SocketTimeout,
     StaleFence,
@@ -50,6 +51,10 @@ ERRORS: list[tuple[DBLockError, dict[str, object]]] = [
     (Conflict("why", name="report"), {"name": "report"}),
     (NotEnough("why", available=3), {"name": None, "available": 3}),
     (InProgress("why", name="order"), {"name": "order"}),
+    (
+        RateLimited("why", name="api", retry_after=2.5),
+        {"name": "api", "holder": None, "retry_after": 2.5},
+    ),
     (KeyReused("why", name="order"), {"name": "order"}),
     (
         LimitMismatch("why", name="api", limit=3, stored=2),
@@ -95,7 +100,7 @@ def test_one_tree() -> None:
             assert type(error).__bases__ == (Unavailable,)
         elif isinstance(error, StaleFence):
             assert type(error).__bases__ == (LockLost,)
-        elif isinstance(error, InProgress):
+        elif isinstance(error, InProgress | RateLimited):
             assert type(error).__bases__ == (NotAcquired,)
         elif type(error) not in (DBLockError, NotAcquired, NotHeld, LimitMismatch):
             assert type(error).__bases__ == (DBLockError,)

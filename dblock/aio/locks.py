@@ -36,6 +36,7 @@ from .cron import AsyncCron
 from .detached import AsyncDetachedLease, AsyncDetachedSemaphore
 from .election import AsyncElection
 from .handles import (
+    AsyncHandle,
     AsyncLease,
     AsyncMultiLock,
     AsyncOnce,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from sqlalchemy.schema import Column
 
     from ..counters.numbers import Number
+    from ..handles.rate import Rate
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -276,6 +278,20 @@ class AsyncLocks(AsyncOperators):
         """
         make = partial(self.sync.semaphore, limit=limit)
         return AsyncSemaphore(self._home, make, name, cancel_on_loss, options)
+
+    def rate(
+        self,
+        name: str,
+        limit: int,
+        *,
+        per: Seconds,
+        burst: int | None = None,
+        cost: int = 1,
+        wait: Seconds | None = 0.0,
+    ) -> AsyncHandle[Rate]:
+        """Return a rate limit; see :meth:`dblock.Locks.rate`."""
+        made = self.sync.rate(name, limit, per=per, burst=burst, cost=cost, wait=wait)
+        return AsyncHandle(self._home, made)
 
     def cron(
         self,

@@ -53,6 +53,8 @@ class RunStatements(Dialect):
 
     #: Ends a statement that must be on disk before the client learns of it.
     durably: ClassVar[str] = ""
+    #: The present time in microseconds since 1970, as a rate limit has it.
+    instant: ClassVar[str]
 
     @statement(ReadClock, read=_moment, lock_timeout=None)
     def now(self) -> str:
@@ -141,7 +143,8 @@ class RunStatements(Dialect):
         named = f"""EXISTS (SELECT 1 FROM {self.lock_table} AS l
             WHERE l.lock_name = found.lock_name)"""
         # A semaphore's limit has the fence 0 and stays: its slots have other names than the value.
-        only = f"AND fence > 0 AND NOT {named}"
+        # A rate limit's fence is its TAT, negative: it stays until that is over.
+        only = f"AND fence <> 0 AND fence > -{self.instant} AND NOT {named}"
         return self._prune(self.value_table, "lock_name", f"written_at < {self.ago}", only)
 
     def _prune(self, table: str, key: str, old: str, only: str = "") -> str:

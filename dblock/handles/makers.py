@@ -42,6 +42,7 @@ from .options import (
     plan,
     unknown_option,
 )
+from .rate import Rate
 from .row import RowLock
 from .semaphore import Semaphore
 from .shared import SharedLease
@@ -251,6 +252,27 @@ class Makers:
         checked, given = check_semaphore(name), self._options("semaphore", options)
         lease = self._classes.lease(self._database, checked, given)
         return self._classes.semaphore(self._database, lease, check_limit(limit))
+
+    def rate(
+        self,
+        name: str,
+        limit: int,
+        *,
+        per: Seconds,
+        burst: int | None = None,
+        cost: int = 1,
+        wait: Seconds | None = 0.0,
+    ) -> Rate:
+        """Return a rate limit: ``limit`` places for each ``per`` seconds, by the database's clock.
+
+        Each call takes a place, or ``cost`` places, and uses them up. At most ``burst`` places can
+        be taken at once; the default is ``limit``. Then one comes back after each ``per / limit``
+        seconds. See :class:`Rate`.
+
+        ``wait`` is how long ``with`` and :meth:`Rate.acquire` may sleep until the time of their
+        place: None without an end, 0 not at all.
+        """
+        return Rate(self._database, name, limit, per, burst=burst, cost=cost, wait=wait)
 
     def cron(
         self,

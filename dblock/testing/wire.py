@@ -15,6 +15,7 @@ from ..policy import Timeouts
 from ..protocol import commands
 from ..protocol.commands import Command, Grant, Join, Renew, SelectForUpdate
 from ..protocol.faults import Fault
+from ..protocol.rate import TakePlace
 from ..protocol.steps import Query, any_row
 from .store import Store
 
@@ -87,6 +88,7 @@ DOES: dict[type[Command[Any]], str] = {
     commands.Join: "acquire",
     commands.JoinReaders: "acquire",
     commands.Attach: "acquire",
+    TakePlace: "acquire",
     commands.SelectForUpdate: "acquire",
     commands.Renew: "renew",
     commands.Release: "release",

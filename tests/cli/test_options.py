@@ -34,6 +34,9 @@ WRONG: dict[str, list[str]] = {
     "--at-most": [*DURATIONS[:-1], "0", "50ms"],
     "--once-per": ["", "year", "1d", "at_least"],
     "--once-for": ["", "day", "x" * 256, "a\0", "a\udcff"],
+    "--per": [*DURATIONS, "0", "40000d"],
+    "--burst": ["", "0", "-1", "1.5", "many"],
+    "--cost": ["", "0", "-1", "1.5", "many"],
     "--tz": ["", "Nowhere/City", "../etc/passwd"],
     "--conflict-exit-code": ["", "-1", "256", "x"],
     "--done-exit-code": ["", "-1", "256", "x"],
@@ -65,6 +68,7 @@ WRONG: dict[str, list[str]] = {
 #: What a command needs beside the option.
 NEEDED = {
     "run": ["a", "--", "true"],
+    "rate": ["a", "5", "--per", "1m", "--", "true"],
     "show": ["a"],
     "runs": ["a"],
     "release": ["a", "--force"],

@@ -237,6 +237,36 @@ def test_a_refused_try_writes_nothing_on_postgresql(
             holder.release()
 
 
+def exhaust(db: Database, times: int = REFUSED) -> None:
+    """Ask for places of a rate limit that there are not."""
+    with Locks(db.url) as locks:
+        for _ in range(times):
+            assert not locks.rate("api", 1, per=3600).acquire()
+
+
+def test_a_refused_call_writes_nothing_on_postgresql(
+    quiet: PostgreSQL, new_database: NewDatabase
+) -> None:
+    db = new_database("postgresql", migrated=True, server=quiet)
+    state = STATE[db.kind].replace("dblock_lock", "dblock_value")
+    with Locks(db.url) as locks:
+        assert locks.rate("api", 1, per=3600).acquire()
+    exhaust(db, 1)
+    before = execute(db.url, "CHECKPOINT", state)
+    exhaust(db)
+    assert execute(db.url, state) == before
+
+
+def test_a_refused_call_writes_nothing_on_mariadb(new_database: NewDatabase) -> None:
+    db = new_database("mariadb", migrated=True)
+    state = STATE[db.kind].replace("dblock_lock", "dblock_value")
+    with Locks(db.url) as locks:
+        assert locks.rate("api", 1, per=3600).acquire()
+    before = execute(db.url, state)
+    exhaust(db)
+    assert execute(db.url, state) == before
+
+
 def test_a_refused_try_writes_nothing_on_mariadb(new_database: NewDatabase) -> None:
     db = new_database("mariadb", migrated=True)
     with Locks(db.url) as locks:

@@ -14,6 +14,7 @@ from dblock.dialects import DIALECTS, Dialect
 from dblock.protocol import commands
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, Refused
+from dblock.protocol.rate import TakePlace
 from dblock.protocol.row_lock import Locked
 from dblock.protocol.schema_version import SCHEMA_VERSION
 from dblock.protocol.state import Place
@@ -117,6 +118,7 @@ USUAL = {
     "guard": "given",
     "look_around": "here",
     "end_session": "gone",
+    "take_place": "taken",
     "wait_turn": "in front",
     "wait_notification": "in vain",
 }
@@ -264,6 +266,8 @@ class Stage:
                 return yes if answer in ("released", "given") else []
             case commands.Create():
                 return yes if answer == "created" else []
+            case TakePlace(mark=mark, step=step):
+                return self._arrived(answer, mark, step)
             case commands.ListBlocked() | commands.ListRowLocks():
                 return []
             case _:
@@ -290,6 +294,18 @@ class Stage:
             return []
         grant = (2, 25.0, "its token") if self.dialect.name == "mariadb" else (None, None, None)
         return [(*grant, *_state(answer), *self._place(*PLACES[answer]))]
+
+    def _arrived(self, answer: str, mark: str, step: int) -> Rows:
+        """A rate limit with a burst of one: its TAT, and whose it is."""
+        now = round(self._clock * 1e6)
+        tats = {"taken": now + step, "taken, for later": now + 2 * step, "refused": now + step}
+        if answer == "nothing":
+            return []
+        if answer == "a semaphore's":
+            return [("3", 0, now)]
+        # A snapshot from before another call has taken the place.
+        tat = now - step if answer == "taken meanwhile" else tats[answer]
+        return [(mark if answer.startswith("taken") and answer in tats else "another", tat, now)]
 
     def _place(self, before: int | None, free: bool) -> tuple[object, ...]:
         return (before, free, self._clock) if self.dialect.can_notify else (before, free)
@@ -343,5 +359,7 @@ def _told(outcome: object) -> str:
             return type(outcome).__name__.lower()
         case Term(ttl=ttl):
             return f"until {ttl:g} s after it was asked for"
+        case float():
+            return f"refused, for {outcome:.3g} s"
         case _:
             return "done"

@@ -13,6 +13,7 @@ import pytest
 from dblock.dialects import DIALECTS, Dialect
 from dblock.protocol import commands
 from dblock.protocol.commands import Command
+from dblock.protocol.rate import TakePlace
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Query, count
 from tests.protocol.stage import located
@@ -92,6 +93,7 @@ STATEMENTS: list[tuple[str, tuple[Any, ...], dict[str, Any], Command[Any]] | Com
     commands.LookForUnused("report", 60.0),
     commands.RaiseFloor(7),
     commands.PruneValues(60.0),
+    TakePlace("api", '"token"', 600_000, 60_000_000),
     commands.WriteValue("report", "token", 7, "{}"),
     commands.ReadLeader("report"),
     commands.CallObservers("report"),

@@ -16,7 +16,7 @@ import pytest
 
 from dblock import RetryPolicy
 from dblock.dialects import DIALECTS
-from dblock.protocol import guard, release, renew, row_lock
+from dblock.protocol import guard, rate, release, renew, row_lock
 from dblock.protocol.acquire import acquire
 from dblock.protocol.attach import Detached, attach
 from dblock.protocol.deadline import Deadline
@@ -114,6 +114,11 @@ def attaching(stage: Stage) -> Procedure[Held]:
     request = LeaseRequest("report", "token", "me", TTL)
     detached = Detached("report", "old token", 3)
     return attach(stage.dialect, detached, request, PATIENCE, START)
+
+
+def limiting(stage: Stage, wait: float = 0.0) -> Procedure[float | None]:
+    pace = rate.Pace.of(limit=10, per=6.0, burst=1, cost=1)
+    return rate.take(stage.dialect, "api", "token", pace, wait, START)
 
 
 class Scene(NamedTuple):
@@ -679,6 +684,28 @@ SCENES = [
         users,
         {"lock_row": ["!deadlock"], "look": ["free"]},
     ),
+    # --- a rate limit ------------------------------------------------------------------------
+    Scene("a place", limiting),
+    Scene("no place", limiting, {"take_place": ["refused"]}),
+    Scene(
+        "a place that is due later",
+        partial(limiting, wait=5.0),
+        {"take_place": ["taken, for later"]},
+    ),
+    Scene("a place, taken by another at the same time", limiting, {"take_place": ["nothing"]}),
+    Scene(
+        "a place that another has taken meanwhile",
+        limiting,
+        {"take_place": ["taken meanwhile", "refused"]},
+    ),
+    Scene("a place whose reply is lost", limiting, {"take_place": [LOST]}),
+    Scene(
+        "a place whose reply is lost, and the server cannot write any more",
+        limiting,
+        {"take_place": [LOST, "!refused"]},
+    ),
+    Scene("a busy row of a rate limit", limiting, {"take_place": ["!busy", "!deadlock"]}),
+    Scene("a rate limit's name is a semaphore's", limiting, {"take_place": ["a semaphore's"]}),
 ]
 
 

@@ -60,7 +60,7 @@ FALLS = frozenset({"crash", "crash-after", "promote"})
 #: Kinds of statements that change who has a name.
 _CHANGING = frozenset(
     {
-        *("grant", "grant_slot", "take", "join", "wait_in_server", "attach"),
+        *("grant", "grant_slot", "take", "join", "wait_in_server", "attach", "take_place"),
         *("join_readers", "leave_readers"),
         *("renew", "release", "pass_on", "release_and_unlock"),
     }

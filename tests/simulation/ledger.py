@@ -17,6 +17,7 @@ from dblock.protocol.tokens import is_shared
 from tests.simulation.effects import Effects
 from tests.simulation.loop import Actor, Loop, Violation
 from tests.simulation.memory import ROUNDED, Memory
+from tests.simulation.rates import Rates
 from tests.simulation.semaphores import Semaphores
 from tests.simulation.store import Store
 from tests.simulation.tables import Committed, Row
@@ -114,6 +115,7 @@ class Ledger:
         self.effects = Effects()
         #: The semaphores, as far as the tables tell of them.
         self.semaphores = Semaphores(loop)
+        self.rates = Rates(store)
 
     def has(self, name: str, token: str) -> bool:
         """Whether a token is on a name, and has not expired."""
@@ -139,6 +141,8 @@ class Ledger:
         if forgot:
             self._memory.forget(self.rows, self.store.left)
             self._forgot, self.rows = self.store.forgot, self.store.left
+            self.rates.forget()
+        self.rates.carried_out(getattr(query, "command", None))
         self._note_ttls(getattr(query, "command", None))
         if kind == "set_limit" or forgot:
             self.semaphores.limit(self.store.limits())

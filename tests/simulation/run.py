@@ -7,14 +7,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
+from dblock.dialects.adapter import Answer
 from dblock.io import connecting
 from tests.simulation.allowance import Allowance
 from tests.simulation.beliefs import Beliefs
 from tests.simulation.client import Client
 from tests.simulation.knowing import Knowing
 from tests.simulation.ledger import Ledger
-from tests.simulation.loop import SECONDS_MAX, Loop, Violation
+from tests.simulation.loop import SECONDS_MAX, Actor, Loop, Violation
 from tests.simulation.schedule import Schedule
 from tests.simulation.store import Store
 from tests.simulation.thread import Kinds, Thread
@@ -108,7 +110,12 @@ def run(scenario: Scenario, store: Store, schedule: Schedule) -> Outcome:
         ledger.freed = beliefs.check_freed
         store.watch = ledger.carried_out
         knowing = beliefs.knowing = Knowing(ledger)
-        store.told = knowing.told
+
+        def told(actor: Actor, query: Any, answer: Answer | BaseException) -> None:
+            knowing.told(actor, query, answer)
+            ledger.rates.answered(actor, getattr(query, "command", None))
+
+        store.told = told
         watcher = Watcher(loop, store, beliefs, ledger, allowance)
         loop.watch = watcher.look
         clients = Clients(loop, store, beliefs, ledger, allowance)

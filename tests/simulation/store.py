@@ -25,6 +25,7 @@ from tests.simulation.transport import connecting, kind_of
 if TYPE_CHECKING:
     from tests.simulation.client import Client
     from tests.simulation.loop import Actor, Event, Loop
+    from tests.simulation.rates import Taken
     from tests.simulation.schedule import Fault
     from tests.simulation.transport import Link
 
@@ -345,6 +346,10 @@ class Store(ABC):
 
         What leaders proclaim has the fence of their term.
         """
+
+    @abstractmethod
+    def rates(self) -> dict[str, Taken]:
+        """Return the latest places of the rate limits: values with a negative fence."""
 
     @abstractmethod
     def waiters(self) -> list[tuple[str, str]]:

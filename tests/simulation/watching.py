@@ -225,6 +225,8 @@ class Watcher:
             if sender is not None and self._answers(sender, "register", "unregister"):
                 raise Violation(f"{sender.name} is seen to wait for {name!r}, and does not")
         self._judge_effects()
+        if self.allowance.quiet:
+            self.ledger.rates.judge()
         for key in self.ledger.refused:
             stock, n = self.ledger.changes[key]
             if key in self.ledger.committed.applied:

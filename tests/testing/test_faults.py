@@ -16,6 +16,7 @@ from dblock import (
     Locks,
     NotAcquired,
     OutcomeUnknown,
+    RateLimited,
     Semaphore,
     SharedLease,
     Unavailable,
@@ -254,6 +255,35 @@ def test_an_outcome_that_stays_unknown(dblock_locks: Locks, dblock_faults: Fault
         dblock_locks.lease("report").acquire()
     dblock_faults.reachable()
     assert dblock_locks.show("report").held
+
+
+def test_a_place_whose_statement_is_lost(dblock_locks: Locks, dblock_faults: Faults) -> None:
+    rate = dblock_locks.rate("api", 3, per=60)
+    for lose in (dblock_faults.lose_request, dblock_faults.lose_reply):
+        lose("acquire")
+        assert rate.acquire()  # it has asked again, and used one place up
+    assert [rate.acquire(), rate.acquire()] == [True, False]
+    dblock_faults.advance(20)
+    dblock_faults.lose_reply("acquire", then_unreachable=True)
+    with pytest.raises(OutcomeUnknown):
+        rate.acquire()
+    dblock_faults.reachable()
+    assert not rate.acquire()
+    dblock_faults.unreachable()
+    with pytest.raises(Unavailable):
+        rate.acquire()
+
+
+def test_time_passes_for_a_place(dblock_locks: Locks, dblock_faults: Faults) -> None:
+    rate = dblock_locks.rate("api", 1, per=60)
+    assert rate.acquire()
+    with pytest.raises(RateLimited) as refused, rate:
+        pass
+    assert refused.value.retry_after == pytest.approx(60)
+    dblock_faults.advance(60)
+    assert rate.acquire()
+    assert rate.acquire(timeout=100)  # time passes while it waits
+    assert not rate.acquire()
 
 
 def test_a_lost_release(dblock_locks: Locks, dblock_faults: Faults) -> None:

@@ -21,6 +21,7 @@ from dblock import (
     Locks,
     MultiLock,
     Once,
+    Rate,
     RowLock,
     Semaphore,
     SharedLease,
@@ -118,6 +119,7 @@ def flask(session: Session) -> None:
     assert_type(locks.row("order:42", wait=2, on=session), RowLock)
     assert_type(locks.election("scheduler", max_hold=60), Election)
     assert_type(locks.semaphore("api", 3, wait=5), Semaphore)
+    assert_type(locks.rate("api", 100, per=60), Rate)
     assert_type(locks.all(locks.lease("a"), wait=5), MultiLock)
     assert_type(locks.counter(Product.stock, key=Product.id), Counter)
     assert_type(locks.once(session, "order:42"), Once)

@@ -10,7 +10,7 @@ from typing import Any, assert_type
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from dblock import DetachedHold, Leader, LockState, RunState
+from dblock import DetachedHold, Leader, LockState, Rate, RunState
 from dblock.aio import (
     AsyncCounter,
     AsyncCron,
@@ -93,6 +93,15 @@ async def calls() -> None:
     assert_type(await figures(1), str | None)
     job: AsyncCronJob[[int], str] = figures
     assert_type(await job.last_run(), RunState | None)
+
+
+async def limited() -> None:
+    rate = locks.rate("api", 100, per=60, wait=5)
+    assert_type(rate, AsyncHandle[Rate])
+    assert_type(await rate.acquire(), bool)
+    async with rate:
+        pass
+    locks.rate("api")  # type: ignore[call-arg]
 
 
 async def handle(lock: AsyncHandle[Any]) -> None:

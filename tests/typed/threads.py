@@ -49,6 +49,8 @@ from dblock import (
     OutcomeUnknown,
     Pruned,
     QueryTimeout,
+    Rate,
+    RateLimited,
     RetryPolicy,
     RowLock,
     RowLockState,
@@ -258,6 +260,18 @@ def others(connection: Connection, session: Session) -> None:
     assert_type(semaphore.slot, Lease)
     assert_type(semaphore.resize(4), int)
     semaphore.release()
+    rate = locks.rate("api", 100, per=60, burst=10, cost=2, wait=None)
+    assert_type(rate, Rate)
+    with rate as taken:
+        assert_type(taken, Rate)
+    assert_type(rate.acquire(timeout=3), bool)
+    assert_type((rate.limit, rate.per, rate.burst, rate.cost), tuple[int, float, int, int])
+    assert_type(rate(int)("3"), int)
+    try:
+        rate.acquire()
+    except RateLimited as refused:
+        assert_type(refused.retry_after, float)
+    locks.rate("api", 100)  # type: ignore[call-arg]
     locks.row("order:42", on="session")  # type: ignore[arg-type]
     locks.all("a", "b")  # type: ignore[arg-type]
     locks.semaphore("api", limit="3")  # type: ignore[arg-type]

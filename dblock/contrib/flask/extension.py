@@ -127,6 +127,7 @@ class DBLock:
     row = _delegate(Locks.row)
     election = _delegate(Locks.election)
     semaphore = _delegate(Locks.semaphore)
+    rate = _delegate(Locks.rate)
     cron = _delegate(Locks.cron)
     all = _delegate(Locks.all)
     counter = _delegate(Locks.counter)

@@ -20,6 +20,7 @@ from ...protocol.commands import (
     Take,
     WriteWitness,
 )
+from ...protocol.rate import Arrival, TakePlace
 from ..adapter import Adapter
 from ..replies import read_fence
 from ..runs import RunStatements
@@ -69,6 +70,7 @@ class MariaDB(
     later = "SYSDATE(6) + INTERVAL {} MICROSECOND"
     upsert = "ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), holds = VALUES(holds)"
     clock = "UTC_TIMESTAMP(6)"
+    instant = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
     ago = "UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND"
 
     def shift(self, seconds: float) -> object:
@@ -98,3 +100,16 @@ class MariaDB(
                 END IF;
                 SELECT fence FROM {self.run_table} WHERE {key};
             END"""
+
+    @statement(TakePlace, read=lambda reply: Arrival.read(reply.rows), lock_timeout=None)
+    def take_place(self) -> str:
+        # MariaDB assigns from left to right, so what fits is found out once, before the changes.
+        fits = f"""fence < 0 AND value <> VALUES(value)
+                AND %(step)s - fence <= {self.instant} + %(ahead)s"""
+        return f"""INSERT INTO {self.value_table} (lock_name, fence, value, written_at)
+            VALUES (%(name)s, -{self.instant} - %(step)s, %(mark)s, {self.clock})
+            ON DUPLICATE KEY UPDATE
+                fence = IF(@dblock_fits := {fits}, LEAST(fence - %(step)s, VALUES(fence)), fence),
+                value = IF(@dblock_fits, VALUES(value), value),
+                written_at = IF(@dblock_fits, VALUES(written_at), written_at)
+            RETURNING value, -fence, {self.instant}"""

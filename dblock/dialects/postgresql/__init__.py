@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ...protocol.commands import Command, ReleaseAndUnlock, Retire, Sweep, UnlockAll, WaitInServer
+from ...protocol.rate import Arrival, TakePlace
 from ..adapter import Adapter
 from ..retiring import RetiringStatements, idle
 from ..runs import RunStatements
@@ -51,6 +52,7 @@ class PostgreSQL(
     clock = "clock_timestamp()"
     ago = "clock_timestamp() - pg_catalog.make_interval(secs => %(age)s)"
     durably = f" RETURNING {DURABLE}"
+    instant = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
     @property
     def longest_patience(self) -> float:
@@ -70,3 +72,28 @@ class PostgreSQL(
             f"SELECT id FROM {self.waiter_table} WHERE NOT ({self.lasting}) FOR UPDATE SKIP LOCKED"
         )
         return f"DELETE FROM {self.waiter_table} WHERE id IN ({over}) {self.lazily}"
+
+    @statement(TakePlace, read=lambda reply: Arrival.read(reply.rows), lock_timeout=None)
+    def take_place(self) -> str:
+        # A call that the snapshot refuses locks no row, and so writes nothing.
+        return f"""WITH asked AS MATERIALIZED (
+                SELECT {self.instant} AS now, %(step)s::bigint AS step, %(ahead)s::bigint AS ahead
+            ), taken AS (
+                INSERT INTO {self.value_table} AS v (lock_name, fence, value, written_at)
+                SELECT %(name)s::text, -now - step, %(mark)s::text, clock_timestamp() FROM asked
+                WHERE NOT EXISTS (
+                    SELECT 1 FROM {self.value_table} AS seen
+                    WHERE seen.lock_name = %(name)s AND step - seen.fence > now + ahead
+                )
+                ON CONFLICT (lock_name) DO UPDATE
+                SET fence = LEAST(v.fence - (SELECT step FROM asked), excluded.fence),
+                    value = excluded.value, written_at = excluded.written_at
+                WHERE v.fence < 0 AND v.value <> excluded.value
+                    AND (SELECT step - v.fence <= now + ahead FROM asked)
+                RETURNING value, fence, {LAZY}
+            )
+            SELECT value, -fence, now FROM asked, (
+                SELECT * FROM taken
+                UNION ALL SELECT value, fence, NULL FROM {self.value_table}
+                WHERE lock_name = %(name)s AND NOT EXISTS (SELECT 1 FROM taken)
+            ) AS found"""

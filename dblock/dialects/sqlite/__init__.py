@@ -20,10 +20,12 @@ from ...protocol.commands import (
     WaitInServer,
     WriteWitness,
 )
+from ...protocol.rate import Arrival, TakePlace
 from ..adapter import Adapter
 from ..elections import ElectionStatements
 from ..retiring import RetiringStatements
 from ..runs import RunStatements
+from ..statement import statement
 from ..waiters import WaiterStatements
 from .adapter import TURN, SQLite3
 from .fragments import NOW, REMAINING, SHIFTED, modifier
@@ -73,6 +75,7 @@ class SQLite(
     lasting = f"{REMAINING} > 0"
     later = SHIFTED
     clock = NOW
+    instant = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000"
     found: ClassVar[dict[str, str]] = {
         "schema": "'main'",
         "container": "(SELECT file FROM pragma_database_list WHERE name = 'main')",
@@ -84,3 +87,15 @@ class SQLite(
 
     def privileges(self, role: str) -> tuple[str, ...]:
         return ("write access to the file and to its directory",)
+
+    @statement(TakePlace, read=lambda reply: Arrival.read(reply.rows), lock_timeout=None)
+    def take_place(self) -> str:
+        fits = f"v.fence < 0 AND v.value <> :mark AND :step - v.fence <= {self.instant} + :ahead"
+        new = "min(v.fence - :step, excluded.fence)"
+        return f"""INSERT INTO {self.value_table} AS v (lock_name, fence, value, written_at)
+            VALUES (:name, -{self.instant} - :step, :mark, {NOW})
+            ON CONFLICT (lock_name) DO UPDATE
+            SET fence = CASE WHEN {fits} THEN {new} ELSE v.fence END,
+                value = CASE WHEN {fits} THEN excluded.value ELSE v.value END,
+                written_at = CASE WHEN {fits} THEN excluded.written_at ELSE v.written_at END
+            RETURNING value, -fence, {self.instant}"""

@@ -458,9 +458,19 @@ ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))
 
 -- prune_values, waits 0 s
 DELETE FROM `shop`.`dblock_value` WHERE written_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND (lock_name) IN (SELECT lock_name FROM (
-    SELECT lock_name FROM `shop`.`dblock_value` AS found WHERE written_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND fence > 0 AND NOT EXISTS (SELECT 1 FROM `shop`.`dblock_lock` AS l
+    SELECT lock_name FROM `shop`.`dblock_value` AS found WHERE written_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND fence <> 0 AND fence > -TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AND NOT EXISTS (SELECT 1 FROM `shop`.`dblock_lock` AS l
 WHERE l.lock_name = found.lock_name) LIMIT 1000
 ) AS some_of_them)
+
+-- take_place
+INSERT INTO `shop`.`dblock_value` (lock_name, fence, value, written_at)
+VALUES (%(name)s, -TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - %(step)s, %(mark)s, UTC_TIMESTAMP(6))
+ON DUPLICATE KEY UPDATE
+    fence = IF(@dblock_fits := fence < 0 AND value <> VALUES(value)
+    AND %(step)s - fence <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + %(ahead)s, LEAST(fence - %(step)s, VALUES(fence)), fence),
+    value = IF(@dblock_fits, VALUES(value), value),
+    written_at = IF(@dblock_fits, VALUES(written_at), written_at)
+RETURNING value, -fence, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 
 -- write_value, waits 0 s
 INSERT INTO `shop`.`dblock_value` (lock_name, fence, value, written_at)

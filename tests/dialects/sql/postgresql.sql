@@ -714,9 +714,32 @@ WHERE excluded.fence > floor.fence
 
 -- prune_values
 DELETE FROM "public"."dblock_value" WHERE written_at < clock_timestamp() - pg_catalog.make_interval(secs => %(age)s) AND (lock_name) IN (SELECT lock_name FROM (
-    SELECT lock_name FROM "public"."dblock_value" AS found WHERE written_at < clock_timestamp() - pg_catalog.make_interval(secs => %(age)s) AND fence > 0 AND NOT EXISTS (SELECT 1 FROM "public"."dblock_lock" AS l
+    SELECT lock_name FROM "public"."dblock_value" AS found WHERE written_at < clock_timestamp() - pg_catalog.make_interval(secs => %(age)s) AND fence <> 0 AND fence > -(extract(epoch FROM clock_timestamp()) * 1000000)::bigint AND NOT EXISTS (SELECT 1 FROM "public"."dblock_lock" AS l
 WHERE l.lock_name = found.lock_name) LIMIT 1000
 ) AS some_of_them)
+
+-- take_place, a crash may undo it
+WITH asked AS MATERIALIZED (
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now, %(step)s::bigint AS step, %(ahead)s::bigint AS ahead
+), taken AS (
+    INSERT INTO "public"."dblock_value" AS v (lock_name, fence, value, written_at)
+    SELECT %(name)s::text, -now - step, %(mark)s::text, clock_timestamp() FROM asked
+    WHERE NOT EXISTS (
+        SELECT 1 FROM "public"."dblock_value" AS seen
+        WHERE seen.lock_name = %(name)s AND step - seen.fence > now + ahead
+    )
+    ON CONFLICT (lock_name) DO UPDATE
+    SET fence = LEAST(v.fence - (SELECT step FROM asked), excluded.fence),
+        value = excluded.value, written_at = excluded.written_at
+    WHERE v.fence < 0 AND v.value <> excluded.value
+        AND (SELECT step - v.fence <= now + ahead FROM asked)
+    RETURNING value, fence, set_config('synchronous_commit', 'off', true)
+)
+SELECT value, -fence, now FROM asked, (
+    SELECT * FROM taken
+    UNION ALL SELECT value, fence, NULL FROM "public"."dblock_value"
+    WHERE lock_name = %(name)s AND NOT EXISTS (SELECT 1 FROM taken)
+) AS found
 
 -- write_value
 INSERT INTO "public"."dblock_value" AS v (lock_name, fence, value, written_at)

@@ -330,9 +330,18 @@ WHERE excluded.fence > floor.fence
 
 -- prune_values, waits 0.05 s
 DELETE FROM "main"."dblock_value" WHERE written_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND (lock_name) IN (SELECT lock_name FROM (
-    SELECT lock_name FROM "main"."dblock_value" AS found WHERE written_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND fence > 0 AND NOT EXISTS (SELECT 1 FROM "main"."dblock_lock" AS l
+    SELECT lock_name FROM "main"."dblock_value" AS found WHERE written_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND fence <> 0 AND fence > -CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000 AND NOT EXISTS (SELECT 1 FROM "main"."dblock_lock" AS l
 WHERE l.lock_name = found.lock_name) LIMIT 1000
 ) AS some_of_them)
+
+-- take_place
+INSERT INTO "main"."dblock_value" AS v (lock_name, fence, value, written_at)
+VALUES (:name, -CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000 - :step, :mark, strftime('%Y-%m-%d %H:%M:%f', 'now'))
+ON CONFLICT (lock_name) DO UPDATE
+SET fence = CASE WHEN v.fence < 0 AND v.value <> :mark AND :step - v.fence <= CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000 + :ahead THEN min(v.fence - :step, excluded.fence) ELSE v.fence END,
+    value = CASE WHEN v.fence < 0 AND v.value <> :mark AND :step - v.fence <= CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000 + :ahead THEN excluded.value ELSE v.value END,
+    written_at = CASE WHEN v.fence < 0 AND v.value <> :mark AND :step - v.fence <= CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000 + :ahead THEN excluded.written_at ELSE v.written_at END
+RETURNING value, -fence, CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000
 
 -- write_value, waits 0.05 s
 INSERT INTO "main"."dblock_value" AS v (lock_name, fence, value, written_at)

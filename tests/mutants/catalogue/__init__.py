@@ -25,6 +25,7 @@ from tests.mutants.catalogue.once import ONCE
 from tests.mutants.catalogue.outcomes import OUTCOMES
 from tests.mutants.catalogue.places import PLACES
 from tests.mutants.catalogue.presets import PRESET
+from tests.mutants.catalogue.rates import RATES
 from tests.mutants.catalogue.releases import RELEASES
 from tests.mutants.catalogue.retiring import RETIRING
 from tests.mutants.catalogue.secrets import SECRETS
@@ -71,5 +72,6 @@ CATALOGUE = (
     *ELECTIONS,
     *SERVICE,
     *SEMAPHORE,
+    *RATES,
     *SHARED,
 )

@@ -14,6 +14,7 @@ from tests.simulation.scenarios import (
     guarding,
     handover,
     keeping,
+    limiting,
     queueing,
     recovering,
     retiring,
@@ -42,5 +43,6 @@ SCENARIOS: dict[str, Scenario] = {
     **retiring.SCENARIOS,
     **electing.SCENARIOS,
     **semaphore.SCENARIOS,
+    **limiting.SCENARIOS,
     **shared.SCENARIOS,
 }

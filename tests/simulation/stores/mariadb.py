@@ -29,6 +29,7 @@ from tests.simulation.errors import Lost
 from tests.simulation.lending import Catalogue, lending_engine, lost_errors
 from tests.simulation.lending import Statement as Lent
 from tests.simulation.loop import Loop
+from tests.simulation.rates import Taken
 from tests.simulation.schedule import LATE, Fault, Schedule
 from tests.simulation.store import Blocked, Pending, Store
 from tests.simulation.stores.mariadb_session import Driver, For, Wait
@@ -336,6 +337,10 @@ class MariaDBStore(Store):
     def limits(self) -> dict[str, int]:
         found = self._ask("SELECT lock_name, value FROM dblock_value WHERE fence = 0")
         return {name.decode(): int(limit) for name, limit in found}
+
+    def rates(self) -> dict[str, Taken]:
+        found = self._ask("SELECT lock_name, fence, value FROM dblock_value WHERE fence < 0")
+        return {name.decode(): Taken(-fence / 1e6 - _EPOCH, mark) for name, fence, mark in found}
 
     def waiters(self) -> list[tuple[str, str]]:
         found = self._ask("SELECT id, lock_name FROM dblock_waiter ORDER BY since, id")

@@ -28,6 +28,7 @@ from dblock.protocol.steps import Query
 from dblock.protocol.tokens import is_shared
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost, Refused
+from tests.simulation.rates import Taken
 from tests.simulation.schedule import LATE, Fault
 from tests.simulation.store import Blocked, Store, losable
 from tests.simulation.tables import Committed, Row
@@ -99,6 +100,8 @@ class Tables:
     values: dict[str, tuple[int, str, float]] = field(default_factory=dict)
     #: The limits of semaphores.
     limits: dict[str, int] = field(default_factory=dict)
+    #: The rate limits: the TATs in microseconds by the clock, and the marks.
+    rates: dict[str, tuple[int, str]] = field(default_factory=dict)
     epoch: int = 0
     cause: str | None = None
     longest: float = LONGEST_TTL
@@ -115,6 +118,7 @@ class Tables:
             waiters=dict(self.waiters),
             values=dict(self.values),
             limits=dict(self.limits),
+            rates=dict(self.rates),
         )
 
 
@@ -271,6 +275,9 @@ class ModelStore(Store):
 
     def limits(self) -> dict[str, int]:
         return self.tables.limits
+
+    def rates(self) -> dict[str, Taken]:
+        return {name: Taken(tat / 1e6, mark) for name, (tat, mark) in self.tables.rates.items()}
 
     def waiters(self) -> list[tuple[str, str]]:
         return [(id, row["name"]) for id, row in self.tables.waiters.items()]
@@ -512,6 +519,17 @@ class ModelStore(Store):
         self.tables.limits[command.name] = command.limit
         self._writes()
         return [("",)], 1
+
+    def _take_place(self, driver: ModelDriver, query: Query[Any]) -> Answer:
+        command: Any = query.command
+        now = round(self.clock() * 1e6)
+        tat, mark = self.tables.rates.get(command.name, (0, ""))
+        if mark != command.mark and (not mark or tat + command.step <= now + command.ahead):
+            tat, mark = max(tat, now) + command.step, command.mark
+            self.tables.rates[command.name] = tat, mark
+            self._writes(lazily=True)
+        since = round(EPOCH.timestamp() * 1e6)
+        return [(mark, since + tat, since + now)], 1
 
     def _first(self, command: Any, witness: Witness | None) -> Answer:
         """Take a name that nobody has had yet."""
@@ -833,6 +851,11 @@ class ModelStore(Store):
         for key in old:
             del values[key]
             self._writes()
+        for key, (tat, _) in tuple(self.tables.rates.items()):
+            if tat < ago * 1e6 and key not in self.tables.names:
+                del self.tables.rates[key]
+                self._writes()
+                old.append(key)
         return (), len(old)
 
     # What a leader tells.

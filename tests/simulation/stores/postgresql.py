@@ -21,6 +21,7 @@ from tests.simulation.client import Client
 from tests.simulation.errors import Lost
 from tests.simulation.lending import Catalogue, lending_engine, lost_errors
 from tests.simulation.lending import Statement as Lent
+from tests.simulation.rates import Taken
 from tests.simulation.schedule import LATE, Fault
 from tests.simulation.store import Blocked, Store, losable
 from tests.simulation.stores.postgresql_backend import (
@@ -30,7 +31,7 @@ from tests.simulation.stores.postgresql_backend import (
     Waits,
 )
 from tests.simulation.stores.postgresql_lent import LentPsycopg
-from tests.simulation.stores.postgresql_server import SimulatedServer, told
+from tests.simulation.stores.postgresql_server import EPOCH, SimulatedServer, told
 from tests.simulation.stores.postgresql_session import Driver
 from tests.simulation.stores.postgresql_tables import Tables
 from tests.simulation.tables import Committed, Row
@@ -146,6 +147,13 @@ class PostgreSQLStore(Store):
     def limits(self) -> dict[str, int]:
         found = self.tables.decoded()["dblock_value"]
         return {row["lock_name"]: int(row["value"]) for row in found if row["fence"] == 0}
+
+    def rates(self) -> dict[str, Taken]:
+        return {
+            row["lock_name"]: Taken(-row["fence"] / 1e6 - EPOCH.timestamp(), row["value"])
+            for row in self.tables.decoded()["dblock_value"]
+            if row["fence"] < 0
+        }
 
     def waiters(self) -> list[tuple[str, str]]:
         rows = sorted(self.tables.decoded()["dblock_waiter"], key=lambda row: row["since"])

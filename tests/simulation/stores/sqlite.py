@@ -17,6 +17,7 @@ from dblock.schema import upgrade
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost
 from tests.simulation.lending import Statement, lending_engine, lost_errors
+from tests.simulation.rates import Taken
 from tests.simulation.store import Blocked, Store
 from tests.simulation.tables import USERS, Committed, Row
 from tests.simulation.transport import Simulated, kind_of, simulated
@@ -190,6 +191,14 @@ class SQLiteStore(Store):
     def limits(self) -> dict[str, int]:
         found = self._admin.execute("SELECT lock_name, value FROM dblock_value WHERE fence = 0")
         return {name: int(limit) for name, limit in found}
+
+    def rates(self) -> dict[str, Taken]:
+        found = self._admin.execute("SELECT lock_name, fence, value FROM dblock_value")
+        return {
+            name: Taken(-fence / 1e6 - EPOCH.timestamp(), mark)
+            for name, fence, mark in found
+            if fence < 0
+        }
 
     def waiters(self) -> list[tuple[str, str]]:
         return self._admin.execute(
