@@ -129,14 +129,13 @@ class Locks(Operators, Makers):
         it at the same time. The table's primary key is then (``key``, an integer column), and the
         number is the sum of the rows. See :meth:`Counter.spread`.
         """
+        from .counters.columns import Columns
         from .counters.counter import Counter  # this imports the ORM, which takes long
 
         return Counter(
             self._database,
             self._types,
-            column,
-            key=key,
-            version=version,
+            Columns.of(column, key, version),
             stripes=stripes,
             floor=floor,
             retry=self._policy(retry),

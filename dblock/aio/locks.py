@@ -13,7 +13,7 @@ from sqlalchemy.engine import URL, Engine
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from ..arguments import Seconds, check_max_hold
-from ..handles.cron import Job
+from ..handles.cron import Job, Terms
 from ..handles.options import (
     AttachKeywords,
     CronKeywords,
@@ -24,7 +24,7 @@ from ..handles.options import (
     check_keywords,
 )
 from ..holding.database import Database
-from ..io.target import address, resolve
+from ..io.target import Drivers, address, resolve
 from ..locks import Locks
 from ..policy import RetryPolicy, Timeouts
 from . import bridge
@@ -66,7 +66,7 @@ def _create(url: URL, **options: Any) -> Engine:
 class _Bridged(Locks):
     """The sync Locks, for tasks."""
 
-    _resolve = staticmethod(partial(resolve, adapters=ASYNC_ADAPTERS, create=_create))
+    _resolve = staticmethod(partial(resolve, drivers=Drivers(ASYNC_ADAPTERS, _create)))
     _runtime = AsyncioRuntime
     _callers = TaskHolds
 
@@ -291,11 +291,7 @@ class AsyncLocks(AsyncOperators):
         job = Job(
             self._database,
             lease.sync,
-            at_least=at_least,
-            at_most=longest,
-            once_per=once_per,
-            once_for=once_for,
-            tz=tz,
+            Terms(at_least, longest, once_per, once_for, tz),
             label=options.get("label"),
         )
         return AsyncCron(self._home, lease, job)

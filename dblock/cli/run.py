@@ -40,7 +40,10 @@ from .under_lock import Ending, acquire, run_under
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from ..handles.lease import Lease
     from ..handles.options import SemaphoreKeywords
+    from ..handles.semaphore import Semaphore
+    from ..locks import Locks
 
 
 _COMMAND = f"{__name__}.command"  # whether the command begins, in click's notes
@@ -231,22 +234,13 @@ def run(
 
     try:
         with progress.events(), place.locks(named=verbose) as locks:
-            from ..handles.cron import Job
+            from ..handles.cron import Job, Terms
 
-            patience = 0.0 if nonblock else wait
-            make_job = partial(
-                Job,
-                locks._database,
-                at_least=at_least,
-                at_most=at_most,
-                once_per=once_per,
-                once_for=once_for,
-                tz=tz,
-                label=label,
-            )
+            terms = Terms(at_least, at_most, once_per, once_for, tz)
+            make_job = partial(Job, locks._database, terms=terms, label=label)
             options: SemaphoreKeywords[None] = {
                 "ttl": ttl,
-                "wait": patience,
+                "wait": 0.0 if nonblock else wait,
                 "fair": fair,
                 "label": label,
                 "max_hold": at_most,
@@ -256,18 +250,11 @@ def run(
                 lease = (locks.shared if shared else locks.lease)(name, **options)
                 job = make_job(lease)
                 slot = job.slot()
-                begun = time.monotonic()
-                with progress.waiting(locks):
-                    acquire(lease, signals)
+                _take(lease, signals, progress, locks)
             else:
                 semaphore = locks.semaphore(name, slots, **options)
-                begun = time.monotonic()
-                with progress.waiting(locks):
-                    acquire(semaphore, signals)
-                lease = semaphore.slot
-                job = make_job(lease)
+                job = make_job(_take(semaphore, signals, progress, locks))
                 slot = job.slot()
-            progress.acquired(lease, time.monotonic() - begun)
             running = job.begin(slot)
             if running is None:
                 if verbose or sys.stderr.isatty():  # cron would mail it
@@ -280,6 +267,18 @@ def run(
         if busy != exits.OK:
             complain(str(refusal))
         return busy
+
+
+def _take(lock: Lease | Semaphore, signals: Signals, progress: Progress, locks: Locks) -> Lease:
+    """Wait for the lock, and show that; return the lease that holds it."""
+    from ..handles.lease import Lease
+
+    begun = time.monotonic()
+    with progress.waiting(locks):
+        acquire(lock, signals)
+    lease = lock if isinstance(lock, Lease) else lock.slot
+    progress.acquired(lease, time.monotonic() - begun)
+    return lease
 
 
 def _check_slots(name: str, *, shared: bool) -> None:

@@ -19,9 +19,6 @@ from .stripes import StripedTable, check_stripes
 from .table import CounterTable, SessionTable, Types
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import InstrumentedAttribute
-    from sqlalchemy.schema import Column
-
     from ..holding.database import Database
     from ..io.borrowed import Borrowable, TableTransaction
     from ..policy import RetryPolicy
@@ -60,10 +57,8 @@ class Counter:
         self,
         database: Database,
         types: Types,
-        column: Column[Any] | InstrumentedAttribute[Any],
+        columns: Columns,
         *,
-        key: Column[Any] | InstrumentedAttribute[Any],
-        version: Column[Any] | InstrumentedAttribute[Any] | None,
         stripes: int | None,
         floor: Number | None,
         retry: RetryPolicy,
@@ -71,7 +66,7 @@ class Counter:
         if floor is not None:
             check_number("a counter's floor", floor)
         self._floor = floor
-        self._columns = Columns.of(column, key, version)
+        self._columns = columns
         self._stripes: StripedTable | None = None
         if stripes is None:
             self._columns.check_unique()

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import tzinfo
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 from ..arguments import Seconds, check_after, check_label
 from ..decorating import check_runnable, wraps
@@ -31,6 +31,16 @@ logger = logging.getLogger("dblock")
 SUCCEEDED, FAILED = 0, 1
 
 
+class Terms(NamedTuple):
+    """How long a job keeps its name, and in which slots it succeeds once; see :class:`Job`."""
+
+    at_least: Seconds
+    at_most: float | None
+    once_per: str | None
+    once_for: str | None
+    tz: str | tzinfo | None
+
+
 class Job:
     """The lease that a job's runs hold, and the record of the runs.
 
@@ -41,17 +51,9 @@ class Job:
     """
 
     def __init__(
-        self,
-        database: Database,
-        lease: Lease,
-        *,
-        at_least: Seconds,
-        at_most: float | None,
-        once_per: str | None,
-        once_for: str | None,
-        tz: str | tzinfo | None,
-        label: str | None,
+        self, database: Database, lease: Lease, terms: Terms, *, label: str | None
     ) -> None:
+        at_least, at_most, once_per, once_for, tz = terms
         self.database = database
         self.lease = lease
         self.at_least = check_after(at_least, "at_least")

@@ -22,7 +22,7 @@ from ..arguments import (
 from ..policy import RetryPolicy
 from ..protocol.attach import Detached
 from .attached import AttachedLease
-from .cron import Cron, Job
+from .cron import Cron, Job, Terms
 from .detached import DetachedLease, DetachedSemaphore, DetachedSharedLease
 from .election import Election
 from .lease import Lease
@@ -283,11 +283,7 @@ class Makers:
             Job(
                 self._database,
                 lease,
-                at_least=at_least,
-                at_most=longest,
-                once_per=once_per,
-                once_for=once_for,
-                tz=tz,
+                Terms(at_least, longest, once_per, once_for, tz),
                 label=options.get("label"),
             )
         )

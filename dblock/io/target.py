@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..arguments import check_flag, check_identifier
 from ..dialects import ADAPTERS, DIALECTS, Adapter, Dialect
@@ -65,6 +65,39 @@ def locate(
     return File(connect, lambda: engine()[0]), kind(schema, prefix, timeouts, adapter)
 
 
+class Drivers(NamedTuple):
+    """How threads, or asyncio, connect: the adapters of the supported databases, and the maker of
+    an engine from a URL; None is SQLAlchemy's ``create_engine``."""
+
+    adapters: Mapping[str, type[Adapter]] = ADAPTERS
+    create: Callable[..., Engine] | None = None
+
+    def engine(self, given: Engine | URL, dialect: Dialect, driver: str) -> Engine:
+        """Return an engine for dblock's own connections. Raises Unsupported without their
+        driver."""
+        from sqlalchemy import create_engine
+        from sqlalchemy.engine import URL
+        from sqlalchemy.exc import NoSuchModuleError
+
+        adapter, create = dialect.adapter, self.create or create_engine
+        try:
+            if isinstance(given, URL) and driver in adapter.drivers:
+                made = create(given, connect_args=_connect_args(dialect, given))
+            else:
+                from .own_engine import engine_like
+
+                made = engine_like(given, adapter, driver, create)
+            adapter.bound_connecting(made)
+            return made
+        except (ModuleNotFoundError, NoSuchModuleError) as error:
+            own = adapter.drivers[0]
+            beside = "" if driver in adapter.drivers else f", which dblock needs beside {driver},"
+            raise Unsupported(
+                f"the driver {own}{beside} is not installed ({error}): "
+                f"pip install 'dblock[{adapter.extra}]'"
+            ) from error
+
+
 def resolve(
     target: Target,
     *,
@@ -72,42 +105,53 @@ def resolve(
     schema: str | None,
     prefix: str,
     trust_server: bool = False,
-    adapters: Mapping[str, type[Adapter]] = ADAPTERS,
-    create: Callable[..., Engine] | None = None,
+    drivers: Drivers = Drivers(),  # noqa: B008 - it is immutable
     any_loop: bool = False,
 ) -> tuple[Engine, Dialect]:
     """Return the engine to use and the dialect that speaks to it.
 
     If a lent engine has the driver of dblock's own connections, it is used as it is. For an engine
-    with another driver, this creates an engine that connects to the same database.
-
-    ``adapters`` are the adapters of the supported databases. ``create`` makes an engine from a URL:
-    by default SQLAlchemy's ``create_engine``. With ``any_loop`` an asyncio engine may go with
-    adapters that are not asyncio's, and the other way round.
+    with another driver, this creates an engine that connects to the same database. With
+    ``any_loop`` an asyncio engine may go with ``drivers`` that are not asyncio's, and the other way
+    round.
 
     Raises ValueError for a text that is not a database URL, TypeError for a target that is neither
     URL nor Engine, Unsupported for a database or driver that dblock does not support, or a driver
     that is not installed.
     """
-    from sqlalchemy import create_engine
-    from sqlalchemy.engine import URL, Engine, make_url
-    from sqlalchemy.exc import ArgumentError
+    from sqlalchemy.engine import Engine
 
     _check(schema, prefix, trust_server)
-    if isinstance(target, Engine):
-        there = target.dialect
-        kind, adapter = choose(adapters, there.name, there.driver)
-        if there.is_async != adapter.is_async and not any_loop:
-            raise Unsupported(
-                "this engine is an asyncio one's: give that to dblock.aio.AsyncLocks"
-                if there.is_async
-                else "this engine is not an asyncio one: give it to dblock.Locks"
-            )
-        _refuse_memory(kind, target.url)
-        dialect = kind(schema, prefix, timeouts, adapter(timeouts, trust_server))
-        if there.driver in adapter.drivers and there.is_async == adapter.is_async:
-            return target, dialect
-        return _engine(target, dialect, there.driver, create or create_engine), dialect
+
+    def speak(kind: type[Dialect], adapter: type[Adapter], url: URL) -> Dialect:
+        _refuse_memory(kind, url)
+        return kind(schema, prefix, timeouts, adapter(timeouts, trust_server))
+
+    if not isinstance(target, Engine):
+        url, kind, adapter = _read(target, drivers.adapters)
+        dialect = speak(kind, adapter, url)
+        return drivers.engine(url, dialect, url.get_driver_name()), dialect
+    there = target.dialect
+    kind, adapter = choose(drivers.adapters, there.name, there.driver)
+    if there.is_async != adapter.is_async and not any_loop:
+        raise Unsupported(
+            "this engine is an asyncio one's: give that to dblock.aio.AsyncLocks"
+            if there.is_async
+            else "this engine is not an asyncio one: give it to dblock.Locks"
+        )
+    dialect = speak(kind, adapter, target.url)
+    if there.driver in adapter.drivers and there.is_async == adapter.is_async:
+        return target, dialect
+    return drivers.engine(target, dialect, there.driver), dialect
+
+
+def _read(
+    target: str | URL, adapters: Mapping[str, type[Adapter]]
+) -> tuple[URL, type[Dialect], type[Adapter]]:
+    """Return the URL of a database, with the name of a driver, and the classes that speak to it."""
+    from sqlalchemy.engine import URL, make_url
+    from sqlalchemy.exc import ArgumentError
+
     if not isinstance(target, str | URL):
         hint = ""
         if type(target).__name__ == "AsyncEngine":
@@ -129,11 +173,7 @@ def resolve(
     if backend == "postgres":
         backend = "postgresql"
     kind, adapter = choose(adapters, backend, driver)
-    _refuse_memory(kind, url)
-    driver = driver or adapter.drivers[0]
-    dialect = kind(schema, prefix, timeouts, adapter(timeouts, trust_server))
-    url = url.set(drivername=f"{backend}+{driver}")
-    return _engine(url, dialect, driver, create or create_engine), dialect
+    return url.set(drivername=f"{backend}+{driver or adapter.drivers[0]}"), kind, adapter
 
 
 # As SQLAlchemy reads a URL: the password ends at the first @.
@@ -149,32 +189,6 @@ def _refuse_open_at(url: str) -> None:
             "this database URL has an @ too many: write %40 for an @ in the password, and for any "
             "behind it"
         )
-
-
-def _engine(
-    given: Engine | URL, dialect: Dialect, driver: str, create: Callable[..., Engine]
-) -> Engine:
-    """Return an engine for dblock's own connections. Raises Unsupported without their driver."""
-    from sqlalchemy.engine import URL
-    from sqlalchemy.exc import NoSuchModuleError
-
-    adapter = dialect.adapter
-    try:
-        if isinstance(given, URL) and driver in adapter.drivers:
-            made = create(given, connect_args=_connect_args(dialect, given))
-        else:
-            from .own_engine import engine_like
-
-            made = engine_like(given, adapter, driver, create)
-        adapter.bound_connecting(made)
-        return made
-    except (ModuleNotFoundError, NoSuchModuleError) as error:
-        own = adapter.drivers[0]
-        beside = "" if driver in adapter.drivers else f", which dblock needs beside {driver},"
-        raise Unsupported(
-            f"the driver {own}{beside} is not installed ({error}): "
-            f"pip install 'dblock[{adapter.extra}]'"
-        ) from error
 
 
 def _check(schema: str | None, prefix: str, trust_server: bool) -> None:

@@ -16,10 +16,10 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.sql import quoted_name
 
 from ...arguments import check_instance
+from ...counters.columns import Columns
 from ...counters.counter import Counter
 from ...counters.numbers import N, Number, Numbers, check_number
 from ...counters.table import CounterTable
-from ...errors import Unsupported
 from ...io.borrowed import TableTransaction
 from ...policy import RetryPolicy
 from ...protocol.explain import explain
@@ -67,13 +67,7 @@ class ModelCounter:
         version: Any = None,
         floor: Number | None = 0,
         retry: RetryPolicy | None = None,
-        stripes: None = None,
     ) -> None:
-        if stripes is not None:
-            raise Unsupported(
-                "a counter on a field of a model has no stripes, because it counts in one row: "
-                "dblock.Locks.counter has them, for a table of SQLAlchemy"
-            )
         self._locks_of = locks_of
         self._alias = alias
         self._field = _counted("field", field)
@@ -191,9 +185,7 @@ class ModelCounter:
             made = self._made[locks] = FieldCounter(
                 locks._database,
                 WeakKeyDictionary(),
-                value,
-                key=key,
-                version=version[0] if version else None,
+                Columns.of(value, key, version[0] if version else None),
                 stripes=None,
                 floor=self._floor,
                 retry=locks._policy(self._retry),

@@ -14,6 +14,7 @@ from django.db.backends.signals import connection_created
 from django.db.models.signals import pre_migrate
 
 from ...arguments import Seconds
+from ...errors import Unsupported
 from ...handles.makers import Classes
 from ...handles.once import Once
 from ...handles.options import AttachKeywords, ElectionKeywords, LeaseKeywords, SkipKeywords
@@ -184,8 +185,15 @@ DjangoLocks._classes = Classes(
 )
 
 
-def model_counter(alias: str | None, field: Any, **options: Any) -> ModelCounter:
+def model_counter(
+    alias: str | None, field: Any, stripes: None = None, **options: Any
+) -> ModelCounter:
     """Return a counter in a database; for None, in the one that the router names for the model."""
+    if stripes is not None:
+        raise Unsupported(
+            "a counter on a field of a model has no stripes, because it counts in one row: "
+            "dblock.Locks.counter has them, for a table of SQLAlchemy"
+        )
     from .counter import ModelCounter  # here, because it imports SQLAlchemy's ORM, which takes long
 
     return ModelCounter(counting, alias, field, **options)
