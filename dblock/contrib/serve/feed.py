@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import DBLockError, Unavailable
 from .backlog import KEPT, Backlog
-from .changes import Look, compact, event, events
+from .changes import Snapshot, compact, event, events
 
 if TYPE_CHECKING:
     from ...aio import AsyncLocks
     from ...lock_state import Leader, LockState, RunState
-    from .changes import Event
+    from .changes import ServerSentEvent
 
 logger = logging.getLogger("dblock.serve")
 
@@ -60,7 +60,7 @@ class Feed:
         self._locks = locks
         self.pace = pace
         self.backlog = Backlog(pace.kept)
-        self._look: Look | None = None
+        self._look: Snapshot | None = None
         #: Why the last poll has failed.
         self._error: DBLockError | None = None
         #: The names whose leader's value cannot be read, and the fence of that leader.
@@ -94,7 +94,7 @@ class Feed:
         """The names whose leaders' values clients ask for."""
         return frozenset(self._elections)
 
-    async def present(self, elections: Iterable[str]) -> tuple[Look, int]:
+    async def present(self, elections: Iterable[str]) -> tuple[Snapshot, int]:
         """Return the newest look that has these elections, and the number of its last event.
 
         Raises an error of dblock if the last poll has failed.
@@ -107,7 +107,7 @@ class Feed:
                 return self._look, self.backlog.last
             await self.backlog.wait()
 
-    async def after(self, number: int, patience: float) -> list[Event]:
+    async def after(self, number: int, patience: float) -> list[ServerSentEvent]:
         """Return the events after a number, as :meth:`.Backlog.after` does."""
         return await self.backlog.after(number, patience)
 
@@ -134,14 +134,14 @@ class Feed:
             logger.warning(said, error, exc_info=defect)
         self.backlog.add([event("unavailable", None, {})] if first else [])
 
-    def _found(self, found: Look) -> None:
+    def _found(self, found: Snapshot) -> None:
         told = [event("available", None, {})] if self._error is not None else []
         if self._look is not None:
             told += events(self._look, found)
         self._look, self._error = found, None
         self.backlog.add(told)
 
-    async def _read(self, before: Look | None, *, with_runs: bool) -> Look:
+    async def _read(self, before: Snapshot | None, *, with_runs: bool) -> Snapshot:
         at, elections = asyncio.get_running_loop().time(), self.elections
         locks = {state.name: state for state in await self._locks.list()}
         leaders = await self._leaders(elections, locks)
@@ -150,7 +150,7 @@ class Feed:
             runs: Mapping[str, RunState] = {run.name: run for run in last}
         else:
             runs = before.runs
-        return Look(at, locks, runs, leaders, elections)
+        return Snapshot(at, locks, runs, leaders, elections)
 
     async def _leaders(
         self, elections: frozenset[str], locks: Mapping[str, LockState]

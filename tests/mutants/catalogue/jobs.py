@@ -110,7 +110,7 @@ JOBS = (
     Mutant(
         "url-file-is-read-once",
         "a new connection has the password that is in the file then",
-        "Place.locks",
+        "Location.locks",
         "if self.file is not None:",
         "if False:",
         "tests/cli/test_rotation.py"
@@ -281,8 +281,8 @@ JOBS = (
         "zone-not-passed-on",
         "a slot of `dblock run --tz` is that of the zone",
         "run.run",
-        "tz=tz",
-        "tz=None",
+        "terms = Terms(at_least, at_most, once_per, once_for, tz)",
+        "terms = Terms(at_least, at_most, once_per, once_for, None)",
         f"{COMMAND}::test_a_slot_of_a_time_zone",
     ),
     Mutant(
