@@ -145,7 +145,7 @@ class DjangoLocks(Locks):
         options = {"key": key, "version": version, "floor": floor, "stripes": stripes}
         return model_counter(self.alias, field, retry=retry, **options)
 
-    def once(  # type: ignore[override]
+    def once(  # type: ignore[override]  # without a session: the atomic block is the transaction
         self,
         key: str,
         *,

@@ -62,7 +62,9 @@ class ClientConnection(HttpToolsProtocol):
         #: The bytes that have come of the request, without its body.
         self._head = 0
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(  # type: ignore[override]  # uvicorn narrows it too: a stream's transport
+        self, transport: asyncio.Transport
+    ) -> None:
         super().connection_made(transport)
         self._rules.without_request[self] = None
         self._rules.make_room(self)

@@ -329,8 +329,8 @@ JOBS = (
         "jobs-beyond-the-limit",
         "metrics tell of so many jobs by name as were asked for",
         "exposition._metrics",
-        "runs = runs[:limit]",
-        "pass",
+        "_of_jobs(runs[:limit])",
+        "_of_jobs(runs)",
         "tests/cli/test_metrics.py::test_so_many_names_at_most",
     ),
     Mutant(
