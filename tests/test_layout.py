@@ -217,3 +217,116 @@ def test_nobody_asks_for_a_databases_name() -> None:
             ):
                 askers.add(str(path.relative_to(PACKAGE)))
     assert not askers
+
+
+# Budgets. Each may only shrink: no entry is added, and none gets larger. An entry that is no longer
+# needed fails the test, so that it is removed.
+LONGEST_FILE, MOST_PARAMETERS, MOST_FIELDS = 400, 7, 10
+
+LONG_FILES = {
+    "dialects/dialect.py": 493,
+    "protocol/commands.py": 573,
+    "protocol/statements.py": 496,
+}
+
+#: The arguments of the first four are options that users give by keyword.
+MANY_PARAMETERS = {
+    "aio.locks.AsyncLocks.__init__": 8,
+    "aio.locks.AsyncLocks.cron": 8,
+    "contrib.django.idempotent": 8,
+    "handles.options.lease_options": 15,
+    "dialects.slots.SlotStatements.grant_slot": 8,
+    "protocol.acquire.acquire": 12,
+    "protocol.election.proclaim": 8,
+    "protocol.once.claim": 8,
+    "protocol.release.release": 10,
+    "protocol.row_lock.lock": 8,
+    "protocol.statements.Statements.grant_slot": 8,
+}
+
+#: LockState is a public contract.
+MANY_FIELDS = {
+    "lock_state.LockState": 11,
+    "dialects.dialect.Dialect": 28,
+    "protocol.attempt.Attempt": 13,
+    "protocol.statements.Statements": 18,
+}
+
+#: Classes of Django's migrations and models; a dialect's part of a statement, by subject; and the
+#: names that the protocol or the dialects use twice.
+SAME_NAMES = {
+    *("Meta", "Migration"),
+    *("ElectionStatements", "LeaseStatements", "MigrationStatements", "QueueStatements"),
+    *("ReaderStatements", "RetiringStatements", "RowStatements", "SlotStatements", "Sender"),
+    *("Attempt", "LockRow", "Opener"),
+}
+
+ClassOrFunction = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def definitions() -> Iterator[tuple[str, ClassOrFunction]]:
+    """Yield each class and function of dblock with its qualified name."""
+
+    def visit(node: ast.AST, within: str) -> Iterator[tuple[str, ClassOrFunction]]:
+        for child in ast.iter_child_nodes(node):
+            name = within
+            if isinstance(child, ClassOrFunction):
+                name = f"{within}.{child.name}"
+                yield name, child
+            yield from visit(child, name)
+
+    for module, path in names_of_modules().items():
+        for name, node in visit(ast.parse(path.read_text()), module):
+            yield name.removeprefix("dblock."), node
+
+
+def test_files_are_short() -> None:
+    lengths = {
+        str(path.relative_to(PACKAGE)): len(path.read_text().splitlines())
+        for path in PACKAGE.rglob("*.py")
+    }
+    check_budget(lengths, LONGEST_FILE, LONG_FILES)
+
+
+def test_functions_have_few_parameters() -> None:
+    counts = {}
+    for name, node in definitions():
+        if isinstance(node, ast.ClassDef) or any(
+            "option" in ast.unparse(decorator) for decorator in node.decorator_list
+        ):
+            continue  # click calls a command with all its options
+        found = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        counts[name] = len([one for one in found if one.arg not in ("self", "cls")])
+    check_budget(counts, MOST_PARAMETERS, MANY_PARAMETERS)
+
+
+def test_classes_have_few_fields() -> None:
+    counts = {
+        name: len(set(fields(node)))
+        for name, node in definitions()
+        if isinstance(node, ast.ClassDef)
+    }
+    check_budget(counts, MOST_FIELDS, MANY_FIELDS)
+
+
+def fields(of: ast.ClassDef) -> Iterator[str]:
+    """Yield the names that a class declares, and those that its methods set on ``self``."""
+    for declared in of.body:
+        if isinstance(declared, ast.AnnAssign) and isinstance(declared.target, ast.Name):
+            yield declared.target.id
+    for node in ast.walk(of):
+        match node:
+            case ast.Attribute(ast.Name("self"), name, ast.Store()):
+                yield name
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    found = [node.name for _, node in definitions() if isinstance(node, ast.ClassDef)]
+    assert {name for name in found if found.count(name) > 1} == SAME_NAMES
+
+
+def check_budget(found: dict[str, int], most: int, budget: dict[str, int]) -> None:
+    over = {name: number for name, number in found.items() if number > most}
+    new = {name: number for name, number in over.items() if number > budget.get(name, most)}
+    assert new == {}, f"more than {most}, or more than the budget"
+    assert {name: over.get(name) for name in budget} == budget, "smaller: lower the budget"

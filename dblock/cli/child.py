@@ -148,7 +148,7 @@ def _reap(number: int, frame: FrameType | None) -> None:
     reap()
 
 
-class Guard:
+class Watchdog:
     """Ends the command if dblock is killed by KILL.
 
     The command gets TERM, and KILL ``grace`` whole seconds later. The guard is a shell and not a
@@ -207,7 +207,7 @@ class Child:
         command: Sequence[str],
         environment: Mapping[str, str],
         signals: Signals,
-        guard: Guard | None,
+        guard: Watchdog | None,
     ) -> None:
         self.code: int | None = None
         self._guard = guard

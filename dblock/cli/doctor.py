@@ -10,7 +10,7 @@ import click
 
 from ..lock_state import printable
 from . import exits
-from .options import Place, database_options, json_option
+from .options import Location, database_options, json_option
 
 if TYPE_CHECKING:
     from ..doctor import Finding
@@ -22,7 +22,7 @@ STYLES = {"ok": "green", "note": "yellow", "wrong": "bold red"}
 @json_option
 @click.option("-q", "--quiet", is_flag=True, help="Leave out findings that are ok.")
 @database_options
-def doctor(place: Place, as_json: bool, quiet: bool) -> int:
+def doctor(place: Location, as_json: bool, quiet: bool) -> int:
     """Check the database's set-up: print each finding, its consequence, and what to do.
 
     \b

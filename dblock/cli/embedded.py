@@ -13,7 +13,7 @@ from ..io.target import address
 from .doctor import doctor
 from .group import Commands
 from .metrics import metrics
-from .options import DATABASE, Place
+from .options import DATABASE, Location
 from .prune import prune
 from .run_command import run
 from .runs import runs
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _GIVEN = {option.removeprefix("--").replace("-", "_") for option in DATABASE}
 
 
-class Given(Place):
+class Given(Location):
     """The framework's own locks, looked up when they are needed. The framework closes them."""
 
     __slots__ = ("given",)
@@ -35,7 +35,7 @@ class Given(Place):
 
     def __init__(self, given: Callable[[], Locks]) -> None:
         super().__init__(None, None, "dblock_")
-        object.__setattr__(self, "given", given)  # Place is frozen
+        object.__setattr__(self, "given", given)  # Location is frozen
 
     @property
     def tables(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class Given(Place):
 
 
 def commands(
-    place: Callable[[click.Context], Place],
+    place: Callable[[click.Context], Location],
     *more: click.Command,
     options: Sequence[click.Option] = (),
 ) -> Commands:

@@ -7,13 +7,13 @@ import click
 from ..arguments import COUNT_MAX
 from ..formats.exposition import exposition
 from . import exits
-from .options import Place, database_options, limit_option
+from .options import Location, database_options, limit_option
 
 
 @click.command("metrics", short_help="Print metrics for Prometheus.")
 @limit_option(1000, "Name at most N locks and N jobs.")
 @database_options
-def metrics(place: Place, limit: int) -> int:
+def metrics(place: Location, limit: int) -> int:
     """Print metrics of locks, waiters and jobs, once, in Prometheus's text format.
 
     \b

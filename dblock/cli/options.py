@@ -167,7 +167,7 @@ name_argument = click.argument("name", callback=checked(check_name), shell_compl
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """The database, and the place of dblock's tables in it."""
 
     url: str | None
@@ -365,12 +365,12 @@ def database_options(command: Callable[P, T]) -> Callable[..., T]:
     ) -> T:
         # In a framework's own command line the framework's settings give the place.
         ctx = click.get_current_context()
-        place = ctx.find_object(Place)
+        place = ctx.find_object(Location)
         if place is None:
             _refuse_empty(ctx)
             given, file = _url(ctx, url, url_file)
             by = _given_by(ctx, "url" if file is None else "url_file")
-            place = Place(given, schema, prefix, trust_server, file, by)
+            place = Location(given, schema, prefix, trust_server, file, by)
         return command(place=place, **rest)  # type: ignore[call-arg, arg-type]
 
     return wrapped

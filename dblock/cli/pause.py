@@ -6,7 +6,7 @@ import click
 
 from ..arguments import check_pause
 from . import durations, exits
-from .options import Place, database_options, duration_option
+from .options import Location, database_options, duration_option
 
 
 @click.command(
@@ -21,7 +21,7 @@ from .options import Place, database_options, duration_option
     "--yes", is_flag=True, help="Required for --longest-ttl: a wrong time gives a name two holders."
 )
 @database_options
-def pause(place: Place, longest_ttl: float | None, yes: bool) -> int:
+def pause(place: Location, longest_ttl: float | None, yes: bool) -> int:
     """Grant nothing until all earlier leases have expired (PostgreSQL).
 
     \b

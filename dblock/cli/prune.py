@@ -7,7 +7,7 @@ import click
 from ..arguments import check_age, check_idle
 from ..lock_state import counted
 from . import durations, exits
-from .options import Place, database_options, duration_option
+from .options import Location, database_options, duration_option
 
 
 @click.command(
@@ -25,7 +25,7 @@ from .options import Place, database_options, duration_option
     "With --names: delete names that were not used for this time. At least 1m.",
 )
 @database_options
-def prune(place: Place, older_than: float | None, names: bool, idle: float | None) -> int:
+def prune(place: Location, older_than: float | None, names: bool, idle: float | None) -> int:
     """Delete idempotency keys, records of runs and names that are no longer needed.
 
     \b

@@ -26,7 +26,7 @@ from ..handles.periods import PERIODS, check_period, check_slot, check_together,
 from . import durations, exits
 from .child import Interrupted, Signals
 from .options import (
-    Place,
+    Location,
     arguments,
     checked,
     database_options,
@@ -180,7 +180,7 @@ exit_code_option = partial(
 @click.pass_context
 def run(
     ctx: click.Context,
-    place: Place,
+    place: Location,
     name: str,
     ttl: float,
     wait: float | None,

@@ -14,7 +14,7 @@ from ..arguments import check_name
 from ..formats.state_object import run_object
 from ..lock_state import moment, printable
 from . import exits
-from .options import Place, checked, database_options, json_option, limit_option, name_argument
+from .options import Location, checked, database_options, json_option, limit_option, name_argument
 from .output import complain, print_table, table
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ HEADINGS = ("STARTED", "SLOT", "OWNER", "ENDED", "SECONDS")
     help="Let the job run again in SLOT: delete the record of the run that succeeded in it.",
 )
 @database_options
-def runs(place: Place, name: str, as_json: bool, limit: int, slot: str | None) -> int:
+def runs(place: Location, name: str, as_json: bool, limit: int, slot: str | None) -> int:
     """List the runs of the job NAME, the newest first: start, slot, owner, end, seconds.
 
     \b

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 
 from . import exits
-from .options import Place, database_options
+from .options import Location, database_options
 
 
 @click.command("upgrade", short_help="Create or upgrade dblock's tables.")
@@ -27,7 +27,7 @@ from .options import Place, database_options
 )
 @database_options
 def upgrade(
-    place: Place,
+    place: Location,
     print_sql: bool,
     revision: str | None,
     durability: str | None,
@@ -70,7 +70,7 @@ def upgrade(
 )
 @click.option("--yes", is_flag=True, help="Required, because locks and fences are lost.")
 @database_options
-def downgrade(place: Place, revision: str, yes: bool) -> int:
+def downgrade(place: Location, revision: str, yes: bool) -> int:
     """Go back to an older revision of dblock's tables; with base, drop them.
 
     \b

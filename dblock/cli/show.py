@@ -13,7 +13,7 @@ from ..errors import StaleFence
 from ..formats.state_object import run_object, state_object
 from ..lock_state import counted, moment, printable
 from . import exits
-from .options import Place, checked, database_options, json_option, name_argument
+from .options import Location, checked, database_options, json_option, name_argument
 from .output import complain, print_table, table
 from .runs import run_lines
 
@@ -37,7 +37,7 @@ HEADINGS = ("NAME", "STATE", "HOLDER", "SINCE", "EXPIRES IN", "FENCE", "WAITERS"
     help="Stay on the terminal and refresh every second.",
 )
 @database_options
-def list_(place: Place, as_json: bool, watching: bool) -> int:
+def list_(place: Location, as_json: bool, watching: bool) -> int:
     """List the locks: name, state, holder, since, expires in, fence, number of waiters.
 
     \b
@@ -81,7 +81,7 @@ def list_(place: Place, as_json: bool, watching: bool) -> int:
 @name_argument
 @json_option
 @database_options
-def show(place: Place, name: str, as_json: bool) -> int:
+def show(place: Location, name: str, as_json: bool) -> int:
     """Show who holds the lock NAME, since when and until when, and who waits for it.
 
     \b
@@ -111,7 +111,7 @@ def show(place: Place, name: str, as_json: bool) -> int:
 @name_argument
 @click.argument("limit", type=int, callback=checked(check_limit))
 @database_options
-def resize(place: Place, name: str, limit: int) -> int:
+def resize(place: Location, name: str, limit: int) -> int:
     """Set the limit of the semaphore NAME to LIMIT.
 
     \b
@@ -141,7 +141,7 @@ def resize(place: Place, name: str, limit: int) -> int:
     help="Release only the hold with this fence, as dblock show has it.",
 )
 @database_options
-def release(place: Place, name: str, force: bool, fence: int | None) -> int:
+def release(place: Location, name: str, force: bool, fence: int | None) -> int:
     """Free the lock NAME without asking its holder. It exits with 1 if the lock was free.
 
     \b

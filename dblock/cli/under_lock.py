@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LockLost
 from . import exits
-from .child import Child, Guard, Interrupted, Signals, supervise
+from .child import Child, Interrupted, Signals, Watchdog, supervise
 from .options import told
 from .output import complain
 
@@ -68,7 +68,7 @@ def run_under(
     }
     if running.run.slot:
         environment["DBLOCK_SLOT"] = running.run.slot
-    guard = Guard(ending.without_dblock(lease), signals) if ending.kill else None
+    guard = Watchdog(ending.without_dblock(lease), signals) if ending.kill else None
     try:
         child = Child(command, environment, signals, guard)
     except OSError as error:

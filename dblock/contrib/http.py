@@ -128,7 +128,7 @@ def streamed(response: object) -> TypeError:
     )
 
 
-class Refused(Exception):
+class Rejected(Exception):
     """The request is refused, before anything ran."""
 
     def __init__(self, answer: Answer) -> None:
@@ -203,10 +203,10 @@ class Rules(Generic[Request]):
     def call(
         self, request: Request, method: str | None, path: str, query: str, header: str | None
     ) -> Callable[[object], Call]:
-        """Return what makes a call of the body, or of a fingerprint instead. Raises Refused."""
+        """Return what makes a call of the body, or of a fingerprint instead. Raises Rejected."""
         key = None if header is None else read_key(header)
         if key is None and self._required:
-            raise Refused(Answer.problem(400, f"This request needs the header {HEADER}."))
+            raise Rejected(Answer.problem(400, f"This request needs the header {HEADER}."))
         if key is None:
             return lambda payload: Call(None)
         caller = self._caller(request)
@@ -238,7 +238,7 @@ class Rules(Generic[Request]):
 
 
 def read_key(header: str) -> str:
-    """Return the key that a header has. Raises Refused."""
+    """Return the key that a header has. Raises Rejected."""
     said = header.strip(" \t")
     quoted = _QUOTED.fullmatch(said)
     if quoted is not None:
@@ -254,8 +254,8 @@ def read_key(header: str) -> str:
     return key
 
 
-def _unreadable(detail: str) -> Refused:
-    return Refused(Answer.problem(400, detail))
+def _unreadable(detail: str) -> Rejected:
+    return Rejected(Answer.problem(400, detail))
 
 
 def _text(what: str, value: object) -> bytes:

@@ -13,7 +13,7 @@ import click
 
 from ..arguments import COUNT_MAX, check_ttl
 from ..cli import durations, exits
-from ..cli.options import Place, arguments, database_options, duration_option
+from ..cli.options import Location, arguments, database_options, duration_option
 from ..cli.output import complain
 from ..errors import Misconfigured, Unavailable, Unsupported
 
@@ -71,7 +71,7 @@ def _extra() -> Iterator[None]:
 )
 @database_options
 def serve(
-    place: Place,
+    place: Location,
     bind: str,
     tokens: str | None,
     certificate: str | None,
@@ -135,7 +135,7 @@ def _context(certificate: str, key: str | None) -> SSLContext:
         raise ValueError(f"{files}: {error.strerror or error}") from error
 
 
-def _check_set_up(place: Place) -> None:
+def _check_set_up(place: Location) -> None:
     """Fail now if the set-up is wrong. A database that is down may come back, so this waits."""
     try:
         with place.locks() as locks:
@@ -146,7 +146,7 @@ def _check_set_up(place: Place) -> None:
         complain(f"the database cannot be reached yet, and requests get 503 meanwhile: {error}")
 
 
-def _locks(place: Place) -> AsyncLocks:
+def _locks(place: Location) -> AsyncLocks:
     from sqlalchemy.engine import Engine
 
     from ..aio import AsyncLocks

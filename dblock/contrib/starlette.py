@@ -23,7 +23,7 @@ from ..aio import AsyncLocks
 from ..arguments import Seconds
 from ..decorating import check_coroutine, wraps
 from . import http
-from .http import REFUSALS, Answer, Refused, Rules, Unrecorded
+from .http import REFUSALS, Answer, Rejected, Rules, Unrecorded
 from .sessions import uncommitted
 
 P = ParamSpec("P")
@@ -79,7 +79,7 @@ def idempotent(
                 url = request.url
                 call_of = rules.call(request, request.method, url.path, url.query, header)
                 call = call_of(await _payload(request, rules))
-            except Refused as refused:
+            except Rejected as refused:
                 return _response(refused.answer)
             try:
                 async with (

@@ -11,7 +11,7 @@ from ..protocol.faults import Fault, StatementError
 from ..protocol.schema_version import SCHEMA_VERSION, Schema
 from ..protocol.steps import Reply
 from ..system import clock
-from .finding import Check, Finding, Look, Patient, note, ok, wrong
+from .finding import Check, ClockReading, Finding, Patient, note, ok, wrong
 
 TABLES = ("lock", "guard", "applied", "once", "value", "run")
 # Seconds. Clocks that NTP keeps differ by less.
@@ -65,12 +65,12 @@ def clocks(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def look(patient: Patient) -> Look:
+def look(patient: Patient) -> ClockReading:
     """Read the server's clock."""
     before = clock.now()
     query = patient.dialect.query(ReadClock())
     there = query.read(Reply(patient.ask(query.sql), 1, 0.0, 0.0))
-    patient.looks.append(Look(there, before, clock.now()))
+    patient.looks.append(ClockReading(there, before, clock.now()))
     return patient.looks[-1]
 
 

@@ -39,7 +39,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ClockReading:
     """A reading of the server's clock, between two moments of this host's monotonic clock."""
 
     there: datetime
@@ -61,7 +61,7 @@ class Patient:
     dialect: Dialect
     connection: OwnConnection
     ask: Ask
-    looks: list[Look] = field(default_factory=list)
+    looks: list[ClockReading] = field(default_factory=list)
 
 
 Check = Callable[[Patient], Iterable[Finding]]

@@ -41,7 +41,12 @@ def _metrics(states: list[LockState], runs: list[RunState], limit: int) -> Itera
     truncated = len(states) > limit or len(runs) > limit
     yield Metric("dblock_truncated", "1 if names were left out.", [({}, truncated)])
 
-    states = sorted(states, key=lambda state: (-len(state.waiters), -(_held(state) or 0)))[:limit]
+    states = sorted(states, key=lambda state: (-len(state.waiters), -(_held(state) or 0)))
+    yield from _of_locks(states[:limit])
+    yield from _of_jobs(runs[:limit])
+
+
+def _of_locks(states: list[LockState]) -> Iterator[Metric]:
     yield Metric(
         "dblock_lock_state",
         "1 for the state that the lock is in.",
@@ -63,7 +68,8 @@ def _metrics(states: list[LockState], runs: list[RunState], limit: int) -> Itera
         [({"name": one.name}, one.remaining) for one in states if one.remaining is not None],
     )
 
-    runs = runs[:limit]
+
+def _of_jobs(runs: list[RunState]) -> Iterator[Metric]:
     yield Metric(
         "dblock_job_last_start_timestamp_seconds",
         "When the last run of a job began.",

@@ -24,7 +24,7 @@ Needed = Callable[[Connection], bool]
 """Says whether there is anything to migrate. It gets the lock's own connection."""
 
 
-class Place:
+class MigrationPlace:
     """The place in its database where a user's connection migrates."""
 
     def __init__(self, connection: Connection, dialect: Dialect) -> None:

@@ -30,7 +30,7 @@ from ..policy import RetryPolicy, Timeouts
 from ..protocol.explain import explain, misconfigured
 from ..protocol.faults import Fault, StatementError
 from ..system import clock
-from .looking import Needed, Place, alembic_needs
+from .looking import MigrationPlace, Needed, alembic_needs
 
 
 @contextlib.contextmanager
@@ -75,7 +75,7 @@ def migration_lock(
         if needed is None:
             needed = alembic_needs(connection)
         with told(dialect):
-            place = Place(connection, dialect)
+            place = MigrationPlace(connection, dialect)
         check = lock.enter_context(
             alone(engine, dialect, name, wait=wait, needed=needed, place=place)
         )
@@ -93,7 +93,7 @@ def alone(
     *,
     wait: Seconds | None = None,
     needed: Needed | None = None,
-    place: Place | None = None,
+    place: MigrationPlace | None = None,
 ) -> Iterator[Callable[[], None]]:
     """Hold the migration lock; yield a function that raises LockLost if the lock has ended.
 
@@ -119,7 +119,7 @@ def alone(
         yield lambda: _check(name, own, attempt)
 
 
-def _needed_there(place: Place, needed: Needed, own: Connection) -> bool:
+def _needed_there(place: MigrationPlace, needed: Needed, own: Connection) -> bool:
     with place.stay(own):
         return needed(own)
 

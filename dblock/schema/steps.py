@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 
-class Kind(NamedTuple):
+class DatabaseKind(NamedTuple):
     """The abilities of a kind of database."""
 
     #: ADD COLUMN IF NOT EXISTS, DROP COLUMN IF EXISTS.
@@ -24,18 +24,18 @@ class Kind(NamedTuple):
 
 _KINDS = {
     # PostgreSQL replaces an existing key: it has no IF NOT EXISTS for keys.
-    "postgresql": Kind(
+    "postgresql": DatabaseKind(
         looks=True,
         whole=True,
         add_key="ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {key}, "
         "ADD CONSTRAINT {key} PRIMARY KEY (version)",
     ),
-    "mysql": Kind(
+    "mysql": DatabaseKind(
         looks=True,
         whole=False,
         add_key="ALTER TABLE {table} ADD PRIMARY KEY IF NOT EXISTS (version)",
     ),
-    "sqlite": Kind(looks=False, whole=False, add_key=None),
+    "sqlite": DatabaseKind(looks=False, whole=False, add_key=None),
 }
 _NAMES = {"mariadb": "mysql"}
 

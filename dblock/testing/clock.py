@@ -109,20 +109,20 @@ class Staff:
     """The workers of one process's keeper. They have no threads: the clock calls them."""
 
     def __init__(self) -> None:
-        self._busy: dict[Worker, None] = {}
+        self._busy: dict[SimulatedWorker, None] = {}
         #: Whether their process has ended.
         self.dead = False
 
     def employ(
         self, name: str, work: Callable[[], float], end: Callable[[], object] = lambda: None
-    ) -> Worker:
+    ) -> SimulatedWorker:
         """Return a worker, as a :class:`~dblock.holding.keeper.WorkerMaker` does."""
-        return Worker(self, work, end)
+        return SimulatedWorker(self, work, end)
 
-    def wake(self, worker: Worker) -> None:
+    def wake(self, worker: SimulatedWorker) -> None:
         self._busy[worker] = None
 
-    def rest(self, worker: Worker) -> None:
+    def rest(self, worker: SimulatedWorker) -> None:
         self._busy.pop(worker, None)
 
     @property
@@ -139,7 +139,7 @@ class Staff:
                 worker.work(now)
 
 
-class Worker:
+class SimulatedWorker:
     """Works when it is woken or its own time has come, as dblock.holding.worker.Worker does."""
 
     def __init__(self, staff: Staff, work: Callable[[], float], end: Callable[[], object]) -> None:

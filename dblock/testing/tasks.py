@@ -30,7 +30,7 @@ class SimulatedTaskHolds(SimulatedHolds):
     caller = "task"
 
 
-class _Bridged(locks._Bridged):
+class _BridgedInStore(locks._Bridged):
     _resolve = staticmethod(resolve)
 
 
@@ -40,7 +40,7 @@ class LocksOfTasks(locks.AsyncLocks):
     def __init__(self, store: Store) -> None:
         self.for_another_loop = partial(LocksOfTasks, store)
         self._keeper_thread = False
-        self.sync = _Bridged(store.engine, keeper_thread=False)
+        self.sync = _BridgedInStore(store.engine, keeper_thread=False)
         self._database = self.sync._database
         self._home = Home(repr(self))
 

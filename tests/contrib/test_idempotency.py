@@ -16,7 +16,7 @@ from dblock.aio import AsyncLocks
 from dblock.contrib import http
 from dblock.contrib.django import idempotent
 from dblock.contrib.flask import DBLock
-from dblock.contrib.http import KEY_MAX, Answer, Refused, read_key
+from dblock.contrib.http import KEY_MAX, Answer, Rejected, read_key
 from dblock.contrib.starlette import idempotent as starlette_idempotent
 from tests.conftest import KINDS, Database, NewDatabase
 from tests.contrib.shops import BINARY, SHOPS, FlaskShop, Reply, Shop
@@ -300,7 +300,7 @@ def test_keys(header: str, key: str) -> None:
     ["", " ", '""', '"a', 'a"', "a b", "a,b", '"a" "b"', r'"a\b"', '"é"', '"a\tb"', "x" * 256, "é"],
 )
 def test_wrong_keys(header: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Rejected) as refused:
         read_key(header)
     answer = refused.value.answer
     assert answer.status == 400

@@ -15,7 +15,7 @@ from sqlalchemy.pool import NullPool
 
 from dblock.dialects import Adapter, Dialect
 from dblock.dialects.adapter import Answer
-from dblock.io.target import File, resolve
+from dblock.io.target import Drivers, File, resolve
 from dblock.protocol.faults import Fault as DatabaseFault
 from tests.simulation.errors import Lost, Refused
 from tests.simulation.lending import LentConnection
@@ -154,7 +154,8 @@ class Store(ABC):
 
         Not the engine: its pool's work for each connection is a fifth of a run's.
         """
-        engine, dialect = resolve(target, adapters={self.database: self.adapter}, **options)
+        drivers = Drivers({self.database: self.adapter})
+        engine, dialect = resolve(target, drivers=drivers, **options)
         return File(lambda: connecting(self), lambda: engine), dialect
 
     # --- statements --------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from ...protocol.steps import Query, Reply
 from .drivers import driver_of
 
 
-class Root:
+class OutermostAtomic:
     """An outermost atomic block. Django has no object for one. But it drops the block's hooks at
     its end, commit or rollback, and a savepoint's hooks when that is rolled back."""
 
@@ -27,10 +27,10 @@ class Root:
         self._wrapper = wrapper
 
     @classmethod
-    def of(cls, wrapper: BaseDatabaseWrapper) -> Root:
+    def of(cls, wrapper: BaseDatabaseWrapper) -> OutermostAtomic:
         for _, hook, *_ in wrapper.run_on_commit:
             owner = getattr(hook, "__self__", None)
-            if isinstance(owner, Root):
+            if isinstance(owner, OutermostAtomic):
                 return owner
         made = cls(wrapper)
         wrapper.on_commit(made.is_over)
@@ -60,8 +60,8 @@ class AtomicBlock(Borrowed):
         self._wrapper = wrapper
 
     @property
-    def root(self) -> Root:
-        return Root.of(self._wrapper)
+    def root(self) -> OutermostAtomic:
+        return OutermostAtomic.of(self._wrapper)
 
     @property
     def source(self) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
@@ -72,11 +72,13 @@ class DjangoLease(Lease):
         known = self._database.callers.has_row(None, None)
         return None if known else obstacle(self._database)
 
-    def guard(self, session: Any = None) -> contextlib.AbstractContextManager[int]:  # type: ignore[override]
+    @contextlib.contextmanager
+    def guard(self, session: Any = None) -> Iterator[int]:
         """Prove the lease inside the atomic block around it. See :meth:`dblock.Lease.guard`."""
         if session is None:
             session = connections[alias_of(self._database.engine)]
-        return super().guard(session)
+        with super().guard(session) as fence:
+            yield fence
 
     def _leave(self) -> None:
         if self._forget_detached():

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
-from weakref import WeakSet
 
-from django.core.signals import setting_changed
 from django.db import connections
-from django.db.backends.base.base import NO_DB_ALIAS, BaseDatabaseWrapper
-from django.db.backends.signals import connection_created
-from django.db.models.signals import pre_migrate
 
 from ...arguments import Seconds
 from ...errors import Unsupported
@@ -21,7 +15,6 @@ from ...handles.options import AttachKeywords, ElectionKeywords, LeaseKeywords, 
 from ...locks import Locks
 from ...policy import Timeouts
 from . import conf
-from .alias import alias as locks_alias
 from .atomic_handles import (
     DjangoAttachedLease,
     DjangoElection,
@@ -32,6 +25,8 @@ from .atomic_handles import (
     DjangoSharedLease,
 )
 from .engine import alias_of, engine, in_memory
+from .registry import Registry
+from .signals import connect
 
 if TYPE_CHECKING:
     from ...counters.numbers import Number
@@ -89,7 +84,7 @@ class DjangoLocks(Locks):
         )
         self._database.dialect.upgraded_by = f"manage.py migrate dblock --database {alias}"
         self._database.whereabouts.alone = lambda: in_memory(connections[alias])
-        _all.add(self)
+        _registry.note(self)
 
     def lease(
         self,
@@ -145,7 +140,7 @@ class DjangoLocks(Locks):
         options = {"key": key, "version": version, "floor": floor, "stripes": stripes}
         return model_counter(self.alias, field, retry=retry, **options)
 
-    def once(  # type: ignore[override]
+    def once(  # type: ignore[override]  # without a session: the atomic block is the transaction
         self,
         key: str,
         *,
@@ -199,65 +194,6 @@ def model_counter(
     return ModelCounter(counting, alias, field, **options)
 
 
-_all: WeakSet[DjangoLocks] = WeakSet()
-_made: dict[str, DjangoLocks] = {}
-_counting: dict[str, DjangoLocks] = {}
-_making = threading.Lock()
-
-
-def made(alias: str | None) -> DjangoLocks:
-    """Return the locks of an alias, made at the first call. No I/O."""
-    return _once(_made, locks_alias() if alias is None else alias)
-
-
-def counting(alias: str) -> DjangoLocks:
-    """Return the locks for the counters of an alias.
-
-    They are other locks than :func:`made` returns: dblock.testing moves these to a database of its
-    own, but a counter stays where its table is.
-    """
-    return _once(_counting, alias)
-
-
-def _once(those: dict[str, DjangoLocks], alias: str) -> DjangoLocks:
-    with _making:
-        if alias not in those:
-            those[alias] = DjangoLocks(alias)
-        return those[alias]
-
-
-def _forget(*, setting: str, **signal: Any) -> None:
-    """Forget all locks when settings change: a test's ``override_settings(DBLOCK=...)`` needs it.
-
-    A function that was decorated before keeps its locks, so they are not closed.
-    """
-    if setting in ("DBLOCK", "DATABASES"):
-        with _making:
-            _made.clear()
-            _counting.clear()
-        _disconnect()
-
-
-def _before_ddl(*, connection: BaseDatabaseWrapper, **signal: Any) -> None:
-    """Close dblock's connections when Django connects to no database: it is about to create, copy
-    or drop a test database."""
-    if connection.alias == NO_DB_ALIAS:
-        for locks in _disconnect():
-            locks._database.keeper().stop(locks._database, "a database was made or dropped")
-
-
-def _before_migrations(*, using: str, **signal: Any) -> None:
-    """Close the connections to the alias's former database: a test database has replaced it."""
-    _disconnect(using)
-
-
-def _disconnect(alias: str | None = None) -> list[DjangoLocks]:
-    found = [locks for locks in list(_all) if alias in (None, locks.alias)]
-    for locks in found:
-        locks.disconnect()
-    return found
-
-
-setting_changed.connect(_forget)
-connection_created.connect(_before_ddl)
-pre_migrate.connect(_before_migrations)
+_registry = Registry(DjangoLocks)
+made, counting = _registry.made, _registry.counting
+connect(_registry)

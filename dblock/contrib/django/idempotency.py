@@ -14,7 +14,7 @@ from django.http.response import HttpResponseBase
 
 from ...decorating import check_callable, is_coroutine_function, wraps
 from .. import http
-from ..http import REFUSALS, Answer, Refused, Rules, Unrecorded
+from ..http import REFUSALS, Answer, Rejected, Rules, Unrecorded
 from .handles import made
 
 View = TypeVar("View", bound=Callable[..., Any])
@@ -44,7 +44,7 @@ def decorator(alias: str | None, rules: Rules[HttpRequest]) -> Callable[[View], 
                 header = request.headers.get(http.HEADER)
                 call_of = rules.call(request, request.method, request.path, query, header)
                 call = call_of(_payload(request, rules))
-            except Refused as refused:
+            except Rejected as refused:
                 return _response(refused.answer)
             try:
                 with (

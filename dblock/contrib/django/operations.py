@@ -15,7 +15,7 @@ from .alias import alias as locks_alias
 _BACKENDS = {"postgresql": "postgresql", "mysql": "mysql", "sqlite": "sqlite"}
 
 
-class Tables(Operation):
+class MigrateTables(Operation):
     """Bring dblock's tables to a revision; do nothing if other migrations created them."""
 
     reduces_to_sql = True

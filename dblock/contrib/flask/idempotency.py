@@ -12,7 +12,7 @@ from sqlalchemy.orm import scoped_session
 
 from ...decorating import check_runnable, wraps
 from .. import http
-from ..http import REFUSALS, Answer, Refused, Rules, Unrecorded
+from ..http import REFUSALS, Answer, Rejected, Rules, Unrecorded
 from ..sessions import uncommitted
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def decorator(
                 query = request.query_string.decode("latin-1")
                 call_of = rules.call(asked, request.method, path, query, header)
                 call = call_of(_payload(asked, rules))
-            except Refused as refused:
+            except Rejected as refused:
                 return _response(refused.answer)
             try:
                 with _transaction(session), call.once(partial(locks().once, session)) as recorded:

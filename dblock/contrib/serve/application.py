@@ -14,7 +14,7 @@ from starlette.requests import Request
 from ...aio import AsyncLocks
 from ...arguments import Seconds, check_ttl, seconds
 from ...errors import DBLockError
-from ..http import Refused
+from ..http import Rejected
 from . import events, health, leases, metrics, openapi, page, problems
 from .access_log import log
 from .disconnect import Gone
@@ -99,7 +99,7 @@ class Application:
             route = self._router.find(scope)
             scope["dblock.route"] = route.path
             response = await route.handler(Request(scope, receive))
-        except Refused as problem:
+        except Rejected as problem:
             response = problems.response(problem)
         except Gone:  # the client has left, so no answer is sent
             self._end(scope, 499, began)

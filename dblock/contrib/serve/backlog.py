@@ -7,7 +7,7 @@ import contextlib
 from collections import deque
 from collections.abc import Iterable
 
-from .changes import Event
+from .changes import ServerSentEvent
 
 #: How many bytes of events are kept for clients that are behind.
 KEPT = 8 * 2**20
@@ -28,12 +28,12 @@ class Backlog:
         self._kept = kept
         #: How many bytes of events are kept.
         self.size = 0
-        self._events: deque[Event] = deque()
+        self._events: deque[ServerSentEvent] = deque()
         #: The number of the last event.
         self.last = 0
         self._news = asyncio.Event()
 
-    def add(self, events: Iterable[Event]) -> None:
+    def add(self, events: Iterable[ServerSentEvent]) -> None:
         """Add events, and wake the waiting streams."""
         for one in events:
             self._events.append(one)
@@ -48,7 +48,7 @@ class Backlog:
         """Wait until :meth:`add` is called, with or without events."""
         await self._news.wait()
 
-    async def after(self, number: int, patience: float) -> list[Event]:
+    async def after(self, number: int, patience: float) -> list[ServerSentEvent]:
         """Return the events after a number; none if none comes within ``patience``
         seconds.
 

@@ -123,7 +123,7 @@ def owner_field() -> Field:
     return Field(check, {**text(LABEL_MAX), "description": means})
 
 
-class Body:
+class RequestBody:
     """A JSON object with these fields and no others."""
 
     def __init__(

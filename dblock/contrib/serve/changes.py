@@ -11,7 +11,7 @@ from ...lock_state import Leader, LockState, RunState
 from .objects import described, leader_object, named_run
 
 
-class Event(NamedTuple):
+class ServerSentEvent(NamedTuple):
     """An event as it is sent. ``name`` is the lock's, None if the event is for every client."""
 
     kind: str
@@ -20,7 +20,7 @@ class Event(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Snapshot:
     """The database's answers at one moment, by name.
 
     ``at`` is the moment by the event loop's clock. ``elections`` are the names whose leaders were
@@ -43,9 +43,9 @@ class Look:
         return text
 
 
-def event(kind: str, name: str | None, told: Mapping[str, Any]) -> Event:
+def event(kind: str, name: str | None, told: Mapping[str, Any]) -> ServerSentEvent:
     """Return an event with its text. JSON has no line breaks of its own, so it is one line."""
-    return Event(kind, name, b"event: %b\ndata: %b\n\n" % (kind.encode(), compact(told)))
+    return ServerSentEvent(kind, name, b"event: %b\ndata: %b\n\n" % (kind.encode(), compact(told)))
 
 
 def compact(told: Any) -> bytes:
@@ -53,7 +53,7 @@ def compact(told: Any) -> bytes:
     return json.dumps(told, separators=(",", ":")).encode()
 
 
-def events(old: Look, new: Look) -> Iterator[Event]:
+def events(old: Snapshot, new: Snapshot) -> Iterator[ServerSentEvent]:
     """Yield the events that lead a client from ``old`` to ``new``."""
     for name in sorted(old.locks.keys() | new.locks.keys()):
         for kind, state in _steps(old.locks.get(name), new.locks.get(name)):

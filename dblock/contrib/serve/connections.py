@@ -19,7 +19,7 @@ class Pipelined(Exception):
     """A client has sent a request before the one before was answered."""
 
 
-class Connections:
+class ClientConnections:
     """The rules of one server, and its connections that have sent no whole request.
 
     When there are more than ``most``, the connection ends that has been without a request for the
@@ -30,13 +30,13 @@ class Connections:
     def __init__(self, most: int, seconds: float) -> None:
         self.most = most
         self.seconds = seconds
-        self.without_request: dict[Connection, None] = {}
+        self.without_request: dict[ClientConnection, None] = {}
 
-    def protocol(self, **options: Any) -> Connection:
+    def protocol(self, **options: Any) -> ClientConnection:
         """Return the protocol of a new connection, as uvicorn asks for it."""
-        return Connection(self, **options)
+        return ClientConnection(self, **options)
 
-    def make_room(self, newest: Connection) -> None:
+    def make_room(self, newest: ClientConnection) -> None:
         """End a connection if there are too many."""
         if len(newest.connections) > self.most:
             # It may be the newest itself, if all others wait for an answer.
@@ -47,14 +47,14 @@ class Connections:
             ending.transport.abort()
 
 
-class Connection(HttpToolsProtocol):
+class ClientConnection(HttpToolsProtocol):
     """A connection that has to send whole requests in time, and one at a time.
 
     While a second request waits for its turn, uvicorn does not read. So it would not learn that the
     client of the first has gone away.
     """
 
-    def __init__(self, rules: Connections, **options: Any) -> None:
+    def __init__(self, rules: ClientConnections, **options: Any) -> None:
         super().__init__(**options)
         self._rules = rules
         self._begun = True  # a new connection has to send a request, too
@@ -62,7 +62,9 @@ class Connection(HttpToolsProtocol):
         #: The bytes that have come of the request, without its body.
         self._head = 0
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(  # type: ignore[override]  # uvicorn narrows it too: a stream's transport
+        self, transport: asyncio.Transport
+    ) -> None:
         super().connection_made(transport)
         self._rules.without_request[self] = None
         self._rules.make_room(self)

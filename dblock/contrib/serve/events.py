@@ -31,8 +31,8 @@ from .routing import Route
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from .changes import Event, Look
-    from .rights import Caller, Rights
+    from .changes import ServerSentEvent, Snapshot
+    from .rights import AuthorizedCaller, Rights
     from .service import Service
 
 logger = logging.getLogger("dblock.serve")
@@ -54,12 +54,12 @@ class Wanted:
     names: frozenset[str]
     prefix: str | None
 
-    def covers(self, name: str, caller: Caller) -> bool:
+    def covers(self, name: str, caller: AuthorizedCaller) -> bool:
         """Whether the client has asked for a name, and may read it."""
         asked = name in self.names or (self.prefix is not None and name.startswith(self.prefix))
         return asked and caller.may("read", name)
 
-    def wants(self, event: Event, caller: Caller) -> bool:
+    def wants(self, event: ServerSentEvent, caller: AuthorizedCaller) -> bool:
         """Whether to send an event. A leader's value is for clients that ask for its name."""
         if event.name is None:
             return True
@@ -100,7 +100,7 @@ def wanted(query: bytes) -> Wanted:
     return Wanted(frozenset(names), prefixes[0] if prefixes else None)
 
 
-def caller_of(request: Request, rights: Rights, asked: Wanted) -> Caller:
+def caller_of(request: Request, rights: Rights, asked: Wanted) -> AuthorizedCaller:
     """Return the caller of a request. Raises Problem if the caller may read no asked name."""
     found = rights.caller(request)
     for name in sorted(asked.names):
@@ -199,7 +199,9 @@ class EventStream(Response):
                     due = clock() + feed.pace.heartbeat
 
 
-def state(look: Look, asked: Wanted, caller: Caller, clock: Callable[[], float]) -> Iterator[bytes]:
+def state(
+    look: Snapshot, asked: Wanted, caller: AuthorizedCaller, clock: Callable[[], float]
+) -> Iterator[bytes]:
     """Yield the first event, piece by piece: the present state of the names that were asked for."""
     locks = (look.text(name) for name in look.locks if asked.covers(name, caller))
     runs = (one for name, one in look.runs.items() if asked.covers(name, caller))

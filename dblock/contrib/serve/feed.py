@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import DBLockError, Unavailable
 from .backlog import KEPT, Backlog
-from .changes import Look, compact, event, events
+from .changes import Snapshot, compact, event, events
 
 if TYPE_CHECKING:
     from ...aio import AsyncLocks
     from ...lock_state import Leader, LockState, RunState
-    from .changes import Event
+    from .changes import ServerSentEvent
     from .reading import Reader
 
 logger = logging.getLogger("dblock.serve")
@@ -64,7 +64,7 @@ class Feed:
         self._reader = reader
         self.pace = pace
         self.backlog = Backlog(pace.kept)
-        self._look: Look | None = None
+        self._look: Snapshot | None = None
         #: Why the last poll has failed.
         self._error: DBLockError | None = None
         #: The names whose leader's value cannot be read, and the fence of that leader.
@@ -98,7 +98,7 @@ class Feed:
         """The names whose leaders' values clients ask for."""
         return frozenset(self._elections)
 
-    async def present(self, elections: Iterable[str]) -> tuple[Look, int]:
+    async def present(self, elections: Iterable[str]) -> tuple[Snapshot, int]:
         """Return the newest look that has these elections, and the number of its last event.
 
         Raises an error of dblock if the last poll has failed.
@@ -111,7 +111,7 @@ class Feed:
                 return self._look, self.backlog.last
             await self.backlog.wait()
 
-    async def after(self, number: int, patience: float) -> list[Event]:
+    async def after(self, number: int, patience: float) -> list[ServerSentEvent]:
         """Return the events after a number, as :meth:`.Backlog.after` does."""
         return await self.backlog.after(number, patience)
 
@@ -142,7 +142,7 @@ class Feed:
             logger.warning(said, error, exc_info=defect)
         self.backlog.add([event("unavailable", None, {})] if first else [])
 
-    def _found(self, found: Look, told: list[Event]) -> None:
+    def _found(self, found: Snapshot, told: list[ServerSentEvent]) -> None:
         if self._error is not None:
             told = [event("available", None, {}), *told]
         self._look, self._error = found, None
@@ -153,11 +153,11 @@ class Feed:
     async def _read(
         self,
         at: float,
-        before: Look | None,
+        before: Snapshot | None,
         elections: frozenset[str],
         with_runs: bool,
         locks: AsyncLocks,
-    ) -> tuple[Look, list[Event]]:
+    ) -> tuple[Snapshot, list[ServerSentEvent]]:
         """Return a new look, and the events that lead to it from the look before."""
         names = {state.name: state for state in await locks.list()}
         leaders = await self._leaders(elections, names, locks)
@@ -166,7 +166,7 @@ class Feed:
             runs: Mapping[str, RunState] = {run.name: run for run in last}
         else:
             runs = before.runs
-        look = Look(at, names, runs, leaders, elections)
+        look = Snapshot(at, names, runs, leaders, elections)
         return look, [] if before is None else [*events(before, look)]
 
     async def _leaders(

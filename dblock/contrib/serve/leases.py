@@ -13,7 +13,7 @@ from starlette.responses import Response
 from ...arguments import FENCE_MAX, NAME_MAX
 from ...errors import NotAcquired, StaleFence
 from .bodies import (
-    Body,
+    RequestBody,
     lock_token,
     owner_field,
     preferred_wait,
@@ -48,7 +48,7 @@ class Leases:
         self._service = service
         limits = service.limits
         token, ttl, shared = token_field(), ttl_field(limits), shared_field()
-        self.put_body = Body(
+        self.put_body = RequestBody(
             limits,
             either=("slots", "shared"),
             token=token,
@@ -57,8 +57,8 @@ class Leases:
             slots=slots_field(),
             shared=shared,
         )
-        self.patch_body = Body(limits, token=token, ttl=ttl, shared=shared)
-        self.proclaim_body = Body(limits, token=token, value=value_field())
+        self.patch_body = RequestBody(limits, token=token, ttl=ttl, shared=shared)
+        self.proclaim_body = RequestBody(limits, token=token, value=value_field())
 
     async def put(self, request: Request) -> Response:
         """Take the lease, or renew it for the token that has it."""

@@ -20,7 +20,7 @@ from ...errors import (
     Unavailable,
 )
 from ...lock_state import counted
-from ..http import Answer, Refused
+from ..http import Answer, Rejected
 
 logger = logging.getLogger("dblock.serve")
 
@@ -31,7 +31,7 @@ AGAIN = 1.0
 
 
 @dataclass(frozen=True)
-class Kind:
+class ProblemType:
     """A kind of problem: its status, its meaning, and the members that it adds (JSON Schema)."""
 
     status: int
@@ -40,12 +40,12 @@ class Kind:
 
 
 KINDS = {
-    "invalid": Kind(400, "The request is wrong. The same request will be wrong again."),
-    "unauthorized": Kind(401, "The request has no valid bearer token."),
-    "forbidden": Kind(403, "The caller may not do this."),
-    "not-found": Kind(404, "There is no such path, or no hold to release by force."),
-    "method-not-allowed": Kind(405, "The path does not have this method."),
-    "held": Kind(
+    "invalid": ProblemType(400, "The request is wrong. The same request will be wrong again."),
+    "unauthorized": ProblemType(401, "The request has no valid bearer token."),
+    "forbidden": ProblemType(403, "The caller may not do this."),
+    "not-found": ProblemType(404, "There is no such path, or no hold to release by force."),
+    "method-not-allowed": ProblemType(405, "The path does not have this method."),
+    "held": ProblemType(
         409,
         "The name was not free within the wait.",
         {
@@ -60,31 +60,31 @@ KINDS = {
             },
         },
     ),
-    "other-slots": Kind(
+    "other-slots": ProblemType(
         422,
         "The name has another number of slots, or is no semaphore.",
         {"slots": {"type": ["integer", "null"], "description": "How many slots it has."}},
     ),
-    "lost": Kind(
+    "lost": ProblemType(
         410,
         "The token does not hold the name.",
         {"reason": {"type": "string", "description": "Why the hold has ended."}},
     ),
-    "other-fence": Kind(
+    "other-fence": ProblemType(
         412,
         "The hold with this fence is over, and another hold has the name.",
         {"fence": {"type": "integer", "description": "The fence of the present hold."}},
     ),
-    "too-large": Kind(413, "The body is too large."),
-    "internal": Kind(500, "The service has a defect, or its database cannot do this."),
-    "unavailable": Kind(503, "The service or its database cannot serve now."),
-    "outcome-unknown": Kind(
+    "too-large": ProblemType(413, "The body is too large."),
+    "internal": ProblemType(500, "The service has a defect, or its database cannot do this."),
+    "unavailable": ProblemType(503, "The service or its database cannot serve now."),
+    "outcome-unknown": ProblemType(
         504, "The database's reply was lost. Repeat the request with the same token."
     ),
 }
 
 
-class Problem(Refused):
+class Problem(Rejected):
     """The request is answered with problem details of one of the :data:`KINDS`."""
 
     def __init__(
@@ -98,7 +98,7 @@ class Problem(Refused):
         )
 
 
-def response(problem: Refused) -> Response:
+def response(problem: Rejected) -> Response:
     """Return the response for a problem."""
     answer = problem.answer
     made = Response(answer.body, answer.status, {"Cache-Control": "no-store"})

@@ -19,7 +19,7 @@ _LOCAL = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]*)?", re.IG
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class AuthorizedCaller:
     """A caller, with its rights on the names that begin with one of its prefixes.
 
     ``name`` is for the log and for owner labels. It is None where no tokens are used.
@@ -41,16 +41,16 @@ class Rights(ABC):
     secured = True
 
     @abstractmethod
-    def find(self, request: HTTPConnection) -> Caller:
+    def find(self, request: HTTPConnection) -> AuthorizedCaller:
         """Return the caller of a request. Raises Problem if there is none."""
 
-    def caller(self, request: HTTPConnection) -> Caller:
+    def caller(self, request: HTTPConnection) -> AuthorizedCaller:
         """Return the caller of a request, and note it for the log. Raises Problem."""
         found = self.find(request)
         request.scope[CALLER] = found.name
         return found
 
-    def check(self, request: HTTPConnection, right: Right, name: str) -> Caller:
+    def check(self, request: HTTPConnection, right: Right, name: str) -> AuthorizedCaller:
         """Return the caller of a request. Raises Problem if it lacks a right on ``name``.
 
         ``name`` may be a prefix: then the caller needs the right on all names that begin with it.
@@ -70,12 +70,12 @@ class Everyone(Rights):
     """
 
     secured = False
-    _CALLER = Caller(None, ("",), frozenset(RIGHTS))
+    _CALLER = AuthorizedCaller(None, ("",), frozenset(RIGHTS))
 
     def __init__(self, local: bool = False) -> None:
         self._local = local
 
-    def find(self, request: HTTPConnection) -> Caller:
+    def find(self, request: HTTPConnection) -> AuthorizedCaller:
         """Return the caller with all rights."""
         if self._local and not _LOCAL.fullmatch(request.headers.get("host", "localhost")):
             raise Problem(

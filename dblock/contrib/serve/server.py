@@ -18,7 +18,7 @@ except ImportError as error:
     raise ImportError(f"dblock serve needs {error.name}: pip install 'dblock[serve]'") from error
 
 from .application import Application
-from .connections import Connections
+from .connections import ClientConnections
 
 #: Seconds that a client may take to send a request.
 REQUEST = 10.0
@@ -104,7 +104,7 @@ def run(
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
         application,
-        http=Connections(connections, REQUEST).protocol,  # type: ignore[arg-type]
+        http=ClientConnections(connections, REQUEST).protocol,  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         log_config=None,

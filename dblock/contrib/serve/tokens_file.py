@@ -27,7 +27,7 @@ from typing import Any
 from starlette.requests import HTTPConnection
 
 from .problems import Problem
-from .rights import RIGHTS, Caller, Right, Rights
+from .rights import RIGHTS, AuthorizedCaller, Right, Rights
 
 logger = logging.getLogger("dblock.serve")
 
@@ -37,7 +37,7 @@ BEGINNING = "dblock_"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FIELDS = {"name", "sha256", "names", "rights"}
 
-Callers = dict[str, Caller]
+Callers = dict[str, AuthorizedCaller]
 Version = tuple[int, int, int]
 
 
@@ -53,7 +53,7 @@ class TokensFile(Rights):
         self._callers, self._version = read(self._path)
         self._complaint = ""
 
-    def find(self, request: HTTPConnection) -> Caller:
+    def find(self, request: HTTPConnection) -> AuthorizedCaller:
         """Return the caller that has the request's bearer token."""
         given = request.headers.getlist("authorization")
         scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
@@ -138,7 +138,7 @@ def parsed(given: Mapping[str, Any]) -> Callers:
     return callers
 
 
-def _entry(entry: object) -> tuple[str, Caller]:
+def _entry(entry: object) -> tuple[str, AuthorizedCaller]:
     if not isinstance(entry, dict) or set(entry) != _FIELDS:
         raise ValueError(f"it has the fields {', '.join(sorted(_FIELDS))}")
     digest = entry["sha256"]
@@ -147,7 +147,7 @@ def _entry(entry: object) -> tuple[str, Caller]:
     return digest, caller(entry["name"], entry["names"], entry["rights"])
 
 
-def caller(name: object, names: object, rights: object) -> Caller:
+def caller(name: object, names: object, rights: object) -> AuthorizedCaller:
     """Return a caller, or raise ValueError."""
     if not isinstance(name, str) or not 1 <= len(name) <= 100 or not name.isprintable():
         raise ValueError("name is 1 to 100 printable characters")
@@ -156,7 +156,7 @@ def caller(name: object, names: object, rights: object) -> Caller:
     known: list[Right] = [right for right in RIGHTS if right in chosen]
     if len(known) != len(chosen):
         raise ValueError(f"rights are {', '.join(RIGHTS)}, each at most once")
-    return Caller(name, prefixes, frozenset(known))
+    return AuthorizedCaller(name, prefixes, frozenset(known))
 
 
 def _texts(what: str, given: object) -> tuple[str, ...]:
@@ -172,7 +172,7 @@ def new_token() -> str:
     return BEGINNING + secrets.token_urlsafe(32)
 
 
-def entry(token: str, made: Caller) -> str:
+def entry(token: str, made: AuthorizedCaller) -> str:
     """Return the file's entry for a caller with this token."""
     rights = [right for right in RIGHTS if right in made.rights]
     return (
@@ -191,7 +191,7 @@ def _toml(text: object) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", r"\u007f")
 
 
-def add(path: str, made: Caller) -> str:
+def add(path: str, made: AuthorizedCaller) -> str:
     """Add a caller to the file, which is created for this user alone. Return its new token.
 
     Raises ValueError if the file cannot be used, or has a caller with that name.

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from dblock import LockLost, Locks
 from dblock.aio import AsyncLocks
 from dblock.contrib.serve.backlog import Backlog, Behind
-from dblock.contrib.serve.changes import Event, event
+from dblock.contrib.serve.changes import ServerSentEvent, event
 from dblock.contrib.serve.events import ALL_NAMES_MAX, NAMES_MAX, EventStream, Wanted
 from dblock.contrib.serve.feed import Feed, Pace
 from dblock.contrib.serve.reading import Reader
@@ -419,7 +419,7 @@ def test_a_database_that_is_away(new_database: NewDatabase, own_server: OwnServe
             events.until("granted", "report")
 
 
-def made(number: int) -> Event:
+def made(number: int) -> ServerSentEvent:
     return event("changed", f"n{number}", {"name": f"n{number}"})
 
 

@@ -146,7 +146,7 @@ CONTRIB = (
     Mutant(
         "django-stays-at-its-first-tables",
         "Django's migrations bring the tables to the newest version",
-        "Tables.database_forwards",
+        "MigrateTables.database_forwards",
         "self._version(connection) < self._brings_to",
         "not self._version(connection)",
         f"{PROJECT}::test_the_same_tables_as_alembics[sqlite]",
@@ -170,7 +170,7 @@ CONTRIB = (
     Mutant(
         "django-owns-all-tables",
         "tables that Alembic made are Alembic's",
-        "Tables._is_ours",
+        "MigrateTables._is_ours",
         'and not self._has(connection, "version")',
         "",
         f"{PROJECT}::test_tables_that_alembic_made_are_left_alone[sqlite]",

@@ -110,7 +110,7 @@ JOBS = (
     Mutant(
         "url-file-is-read-once",
         "a new connection has the password that is in the file then",
-        "Place.locks",
+        "Location.locks",
         "if self.file is not None:",
         "if False:",
         "tests/cli/test_rotation.py"
@@ -281,8 +281,8 @@ JOBS = (
         "zone-not-passed-on",
         "a slot of `dblock run --tz` is that of the zone",
         "run.run",
-        "tz=tz",
-        "tz=None",
+        "terms = Terms(at_least, at_most, once_per, once_for, tz)",
+        "terms = Terms(at_least, at_most, once_per, once_for, None)",
         f"{COMMAND}::test_a_slot_of_a_time_zone",
     ),
     Mutant(
@@ -329,8 +329,8 @@ JOBS = (
         "jobs-beyond-the-limit",
         "metrics tell of so many jobs by name as were asked for",
         "exposition._metrics",
-        "runs = runs[:limit]",
-        "pass",
+        "_of_jobs(runs[:limit])",
+        "_of_jobs(runs)",
         "tests/cli/test_metrics.py::test_so_many_names_at_most",
     ),
     Mutant(

@@ -14,7 +14,7 @@ SERVICE = (
     Mutant(
         "service-prefixes-do-not-count",
         "a caller of the service has rights on its own names only",
-        "Caller.may",
+        "AuthorizedCaller.may",
         "and name.startswith(self.prefixes)",
         "",
         f"{RIGHTS}::test_a_caller_has_its_prefixes_only",
@@ -22,7 +22,7 @@ SERVICE = (
     Mutant(
         "service-rights-do-not-count",
         "a caller of the service has its own rights only",
-        "Caller.may",
+        "AuthorizedCaller.may",
         "right in self.rights and",
         "",
         f"{RIGHTS}::test_each_right_is_for_its_requests",
@@ -110,7 +110,7 @@ SERVICE = (
     Mutant(
         "service-repeats-unknown-fields",
         "no answer repeats what may be a secret",
-        "Body.read",
+        "RequestBody.read",
         'raise invalid(f"The body has the fields',
         'raise invalid(f"{name}: The body has the fields',
         f"{BAD_INPUT}::test_a_wrong_body",
@@ -166,7 +166,7 @@ SERVICE = (
     Mutant(
         "service-waits-for-slow-clients",
         "a request that is not complete in time ends its connection",
-        "Connection._arm",
+        "ClientConnection._arm",
         "self._rules.seconds",
         "600",
         f"{BAD_INPUT}::test_a_slow_client_is_ended",
@@ -174,7 +174,7 @@ SERVICE = (
     Mutant(
         "service-full-of-slow-clients",
         "clients that only connect take no place from clients that ask",
-        "Connections.make_room",
+        "ClientConnections.make_room",
         "ending = next(iter(self.without_request))",
         "ending = newest",
         f"{BAD_INPUT}::test_a_thousand_slow_clients_harm_nobody",
@@ -182,7 +182,7 @@ SERVICE = (
     Mutant(
         "service-ends-waiting-clients",
         "a connection that waits for an answer is not ended for a new one",
-        "Connection.on_message_complete",
+        "ClientConnection.on_message_complete",
         "self._rules.without_request.pop(self, None)",
         "pass",
         f"{BAD_INPUT}::test_waiting_clients_are_not_ended_for_new_ones",

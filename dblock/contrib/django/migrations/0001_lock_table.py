@@ -6,14 +6,14 @@ from django.db import migrations, models
 
 from dblock.contrib.django.conf import conf
 from dblock.contrib.django.models import LockName
-from dblock.contrib.django.operations import Tables
+from dblock.contrib.django.operations import MigrateTables
 
 
 class Migration(migrations.Migration):
     initial = True
     dependencies = ()
     operations = (
-        Tables("dblock_0001"),
+        MigrateTables("dblock_0001"),
         migrations.CreateModel(
             name="Lock",
             fields=[

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from django.db import migrations
 
-from dblock.contrib.django.operations import Tables
+from dblock.contrib.django.operations import MigrateTables
 
 
 class Migration(migrations.Migration):
     dependencies = (("dblock", "0001_lock_table"),)
-    operations = (Tables("dblock_0002", since="dblock_0001"),)
+    operations = (MigrateTables("dblock_0002", since="dblock_0001"),)

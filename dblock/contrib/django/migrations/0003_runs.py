@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from django.db import migrations
 
-from dblock.contrib.django.operations import Tables
+from dblock.contrib.django.operations import MigrateTables
 
 
 class Migration(migrations.Migration):
     dependencies = (("dblock", "0002_queue_and_witness"),)
-    operations = (Tables("dblock_0003", since="dblock_0002"),)
+    operations = (MigrateTables("dblock_0003", since="dblock_0002"),)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from django.db import migrations
 
-from dblock.contrib.django.operations import Tables
+from dblock.contrib.django.operations import MigrateTables
 
 
 class Migration(migrations.Migration):
     dependencies = (("dblock", "0003_runs"),)
-    operations = (Tables("dblock_0004", since="dblock_0003"),)
+    operations = (MigrateTables("dblock_0004", since="dblock_0003"),)

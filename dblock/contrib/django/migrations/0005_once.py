@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from django.db import migrations
 
-from dblock.contrib.django.operations import Tables
+from dblock.contrib.django.operations import MigrateTables
 
 
 class Migration(migrations.Migration):
     dependencies = (("dblock", "0004_pause"),)
-    operations = (Tables("dblock_0005", since="dblock_0004"),)
+    operations = (MigrateTables("dblock_0005", since="dblock_0004"),)

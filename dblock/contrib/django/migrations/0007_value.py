@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from django.db import migrations
 
-from dblock.contrib.django.operations import Tables
+from dblock.contrib.django.operations import MigrateTables
 
 
 class Migration(migrations.Migration):
     dependencies = (("dblock", "0006_run"),)
-    operations = (Tables("dblock_0006", since="dblock_0005"),)
+    operations = (MigrateTables("dblock_0006", since="dblock_0005"),)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from django.db import migrations
 
-from dblock.contrib.django.operations import Tables
+from dblock.contrib.django.operations import MigrateTables
 
 
 class Migration(migrations.Migration):
     dependencies = (("dblock", "0008_readers"),)
-    operations = (Tables("dblock_0008", since="dblock_0007"),)
+    operations = (MigrateTables("dblock_0008", since="dblock_0007"),)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from django.db import migrations
 
-from dblock.contrib.django.operations import Tables
+from dblock.contrib.django.operations import MigrateTables
 
 
 class Migration(migrations.Migration):
     dependencies = (("dblock", "0009_queue_storage"),)
-    operations = (Tables("dblock_0009", since="dblock_0008"),)
+    operations = (MigrateTables("dblock_0009", since="dblock_0008"),)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from django.db import migrations
 
-from dblock.contrib.django.operations import Tables
+from dblock.contrib.django.operations import MigrateTables
 
 
 class Migration(migrations.Migration):
     dependencies = (("dblock", "0013_comments"),)
-    operations = (Tables("dblock_0013", since="dblock_0012"),)
+    operations = (MigrateTables("dblock_0013", since="dblock_0012"),)
