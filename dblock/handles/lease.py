@@ -12,7 +12,7 @@ from ..errors import DBLockError, LockLost, NotAcquired, OutcomeUnknown
 from ..events import Kind
 from ..holding.lease_hold import LeaseHold
 from ..protocol import release, renew
-from ..protocol.lease import Held, LeaseRequest
+from ..protocol.lease import Held, LeaseRequest, ReleaseRequest
 from ..protocol.observer import Change
 from ..protocol.renew import Asked
 from ..protocol.schedule import RenewalSchedule
@@ -254,19 +254,18 @@ class Lease(HeldLease):
         # The keeper no longer renews it, whether the release succeeds or not.
         self._database.keeper().drop(hold)
         hold.end(self._database.dialect.timeouts.socket, now)
-        with_user_lock = hold.user_lock is not None and hold.user_lock.kept
-        ending: Procedure[object] = release.release(
-            self._database.dialect,
+        request = ReleaseRequest(
             self.name,
             hold.token,
             hold.lease,
-            self._database.dialect.timeouts.socket,
-            now,
-            reader=hold.reader,
-            with_user_lock=with_user_lock,
+            hold.reader,
+            with_user_lock=hold.user_lock is not None and hold.user_lock.kept,
             guarded=hold.guarded,
             in_doubt=hold.in_doubt,
         )
+        dialect = self._database.dialect
+        ending: Procedure[object]
+        ending = release.release(dialect, request, dialect.timeouts.socket, now)
         if after:
             renewal = Renewal(self.name, hold.token, hold.schedule.length(now, after))
             ending = renew.renew(self._database.dialect, Asked(renewal, hold.lease), now)

@@ -106,13 +106,10 @@ class Makers:
         they should not block. If one of your own calls finds the loss, ``on_lost`` runs in your
         thread. dblock logs the exceptions of both.
         """
-        return self._classes.lease(
-            self._database, check_name(name), self._options("lease", options)
-        )
+        given = self._options("lease", options) if options else self._usual
+        return self._classes.lease(self._database, check_name(name), given)
 
     def _options(self, maker: str, given: Mapping[str, Any]) -> LeaseOptions:
-        if not given:
-            return self._usual
         if not given.keys() <= TAKEN[maker]:
             raise unknown_option(maker, given)
         return lease_options(self.retry, self._policy, **given)
@@ -215,7 +212,8 @@ class Makers:
         Without ``on`` the row lock has its own connection and transaction. ``wait`` is how long
         ``with`` and :meth:`RowLock.acquire` wait, in seconds: None for ever, 0 not at all.
         """
-        return self._classes.row(self._database, name, wait, on, retry=self._policy(retry))
+        policy = self.retry if retry is None else self._policy(retry)
+        return self._classes.row(self._database, name, wait, on, retry=policy)
 
     def election(self, name: str, **options: Unpack[ElectionKeywords[None]]) -> Election:
         """Return the election of the leader of ``name``. No I/O.

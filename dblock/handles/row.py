@@ -13,6 +13,7 @@ from ..holding.handle_holds import HandleHolds
 from ..holding.holds import RowHold
 from ..io.driver import OwnTransaction
 from ..protocol import release, row_lock
+from ..protocol.deadline import Deadline
 from ..protocol.faults import Fault, StatementError
 from ..protocol.observer import Belief, Change
 from ..protocol.row_lock import Locked
@@ -109,10 +110,8 @@ class RowLock(SingleHandle):
                 self._database.dialect,
                 self.name,
                 self._retry,
+                Deadline(start, wait, self._database.dialect.timeouts.socket, start),
                 borrowed=transaction is not None,
-                start=start,
-                wait=wait,
-                patience=self._database.timeouts.socket,
                 waiter=waiter,
             )
             outcome = self._database.run(procedure, transaction or own)

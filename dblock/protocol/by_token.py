@@ -22,7 +22,7 @@ from .epoch import consult, ended
 from .explain import explain
 from .faults import StatementError
 from .inspect import look, look_from, loss_by_token
-from .lease import Held, Refused
+from .lease import Held, Refused, ReleaseRequest
 from .release import release
 from .retry import PAUSE, retry_or_raise
 from .sharing import SharedAttempt
@@ -164,13 +164,14 @@ def release_by_token(
 ) -> Procedure[None]:
     """Release the hold of a token, or its share in a hold. Raises LockLost if it has none.
 
-    ``guarded`` as in :func:`.release`.
+    ``guarded`` as in :class:`.ReleaseRequest`.
     """
     hold, reader, now = token, None, start
     if is_shared(token):
         hold, now = yield from _group(dialect, name, token, patience, start)
         reader = token
-    yield from release(dialect, name, hold, None, patience, now, reader=reader, guarded=guarded)
+    request = ReleaseRequest(name, hold, None, reader, guarded=guarded)
+    yield from release(dialect, request, patience, now)
 
 
 def find(

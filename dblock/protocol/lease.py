@@ -51,6 +51,24 @@ class LeaseRequest:
             self.tickets.append(ticket)
 
 
+class ReleaseRequest(NamedTuple):
+    """A hold that is to be released.
+
+    ``held`` is None if the caller knows only the token of the hold. With the own token of a
+    ``reader``, only that reader leaves the shared hold. A ``guarded`` hold is freed but not passed
+    on: the transaction with the guard may still be open, and the next holder has to wait for its
+    end. ``in_doubt`` says that an earlier release of it may have been executed.
+    """
+
+    name: str
+    token: str
+    held: Held | None
+    reader: str | None = None
+    with_user_lock: bool = False
+    guarded: bool = False
+    in_doubt: bool = False
+
+
 class Held(NamedTuple):
     """The lease was granted."""
 

@@ -9,7 +9,7 @@ from .commands import Command, Leave, LeaveReaders, PassOn, Release, ReleaseAndU
 from .explain import explain, unknown
 from .faults import Fault, StatementError
 from .inspect import look, why_lost
-from .lease import Held, LeaseRequest, Renounced
+from .lease import LeaseRequest, ReleaseRequest, Renounced
 from .retry import AWAY, PASSING, PAUSE, retry
 from .steps import Disown, Execute, ExecuteOnSession, Procedure, Query, Sleep
 from .tokens import is_shared, renounced
@@ -188,30 +188,15 @@ def abandon(
 
 
 def release(
-    dialect: Statements,
-    name: str,
-    token: str,
-    held: Held | None,
-    patience: float,
-    start: float,
-    *,
-    reader: str | None = None,
-    with_user_lock: bool = False,
-    guarded: bool = False,
-    in_doubt: bool = False,
+    dialect: Statements, request: ReleaseRequest, patience: float, start: float
 ) -> Procedure[None]:
     """Release the lease, and the user lock if it has one. Raises LockLost when it was not held.
-
-    A ``guarded`` hold is freed but not passed on: the transaction with the guard may still be open,
-    and the next holder has to wait for its end.
-
-    ``held`` is None if the caller knows only the token of the hold.
 
     The token belongs to this one grant, so repeating a release whose reply was lost cannot touch a
     later hold. If the repeated release finds that the hold is over, the lost one has ended it. The
     same is true if an earlier release is ``in_doubt``. ``patience`` counts from the first failure.
-    With the own token of a ``reader``, only that reader leaves the shared hold.
     """
+    name, token, held, reader, with_user_lock, guarded, in_doubt = request
     now, contended = start, held is not None and held.contended
     until: float | None = None
     while True:

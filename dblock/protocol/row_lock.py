@@ -111,25 +111,21 @@ def lock(
     dialect: Statements,
     name: str,
     policy: RetryPolicy,
+    deadline: Deadline,
     *,
     borrowed: bool,
-    start: float,
-    wait: float | None,
-    patience: float,
     waiter: Callable[[], Waiter],
 ) -> Procedure[Locked | Refused]:
-    """Lock the name's row, waiting up to ``wait`` seconds from ``start``.
+    """Lock the name's row, waiting until the deadline.
 
     With ``borrowed`` this uses the user's transaction, which stays usable if the lock is refused;
-    otherwise a transaction of dblock's own. ``patience`` is how many seconds to retry an
-    unreachable database. ``waiter`` makes the entry in the table of waiters; it is not called if a
-    first try without waiting succeeds.
+    otherwise a transaction of dblock's own. ``waiter`` makes the entry in the table of waiters; it
+    is not called if a first try without waiting succeeds.
 
     In the user's transaction this raises Conflict if the snapshot is too old to ever see the row,
     and DeadlockDetected if the database undid the transaction. After both the user has to run the
     transaction again.
     """
-    deadline = Deadline(start, wait, patience, start)
     if borrowed and dialect.skips_locked and (yield from _try_free(dialect, name, deadline)):
         return Locked()
     tries = _Attempts(name, policy, waiter(), deadline)

@@ -9,7 +9,7 @@ from sqlalchemy.engine import Engine
 
 from dblock import LockLost, Locks, NotHeld, StaleFence
 from dblock.protocol import release, renew
-from dblock.protocol.lease import Held
+from dblock.protocol.lease import Held, ReleaseRequest
 from dblock.protocol.renew import Asked
 from dblock.protocol.state import Renewal
 from dblock.protocol.term import Term
@@ -143,7 +143,8 @@ def test_taken_over_after_it_ran_out(locks: Locks, others: Locks) -> None:
     assert lease.acquire()
     held, token = Held(lease.fence, Term(start, SHORT)), lease.token
     assert later.acquire()
-    late = release.release(locks._database.dialect, "report", token, held, 0.0, clock.now())
+    dialect, request = locks._database.dialect, ReleaseRequest("report", token, held)
+    late = release.release(dialect, request, 0.0, clock.now())
     with pytest.raises(LockLost, match="taken over after it expired") as caught:
         run(locks, late)
     assert caught.value.reason == "taken over"
@@ -164,7 +165,7 @@ def test_another_token_neither_releases_nor_renews(locks: Locks, engine: Engine)
         strange = "f" * 32
         held = Held(lease.fence, Term(now, LONG))
         with pytest.raises(LockLost):
-            run(locks, release.release(dialect, "report", strange, held, 0.0, now))
+            run(locks, release.release(dialect, ReleaseRequest("report", strange, held), 0.0, now))
         asked = Asked(Renewal("report", strange, 2 * LONG), held)
         with pytest.raises(LockLost):
             run(locks, renew.renew(dialect, asked, now))

@@ -180,10 +180,8 @@ def own_row(
         dialect,
         "report",
         policy,
+        Deadline(START, wait, 10.0, START),
         borrowed=borrowed,
-        start=START,
-        wait=wait,
-        patience=10.0,
         waiter=lambda: unseen(dialect),
     )
 

@@ -20,7 +20,7 @@ from dblock.protocol import guard, rate, release, renew, row_lock
 from dblock.protocol.acquire import acquire
 from dblock.protocol.attach import Detached, attach
 from dblock.protocol.deadline import Deadline
-from dblock.protocol.lease import Held, LeaseRequest
+from dblock.protocol.lease import Held, LeaseRequest, ReleaseRequest
 from dblock.protocol.renew import Asked
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Procedure
@@ -67,10 +67,8 @@ def locking(stage: Stage, wait: float | None = None, *, borrowed: bool = False) 
         stage.dialect,
         "report",
         USUAL,
+        Deadline(START, wait, PATIENCE, START),
         borrowed=borrowed,
-        start=START,
-        wait=wait,
-        patience=PATIENCE,
         waiter=partial(stage.waiter, "row", {}),
     )
 
@@ -83,17 +81,10 @@ def releasing(
     guarded: bool = False,
     reader: str | None = None,
 ) -> Procedure[None]:
-    return release.release(
-        stage.dialect,
-        "report",
-        "token" if reader is None else READERS,
-        held,
-        PATIENCE,
-        START,
-        with_user_lock=with_user_lock,
-        guarded=guarded,
-        reader=reader,
+    request = ReleaseRequest(
+        "report", "token" if reader is None else READERS, held, reader, with_user_lock, guarded
     )
+    return release.release(stage.dialect, request, PATIENCE, START)
 
 
 def abandoning(stage: Stage) -> Procedure[None]:

@@ -10,7 +10,7 @@ from dblock import OutcomeUnknown, Timeouts, Unavailable
 from dblock.dialects import SQLite
 from dblock.protocol.doubt import Doubt
 from dblock.protocol.faults import Fault, StatementError
-from dblock.protocol.lease import Held
+from dblock.protocol.lease import Held, ReleaseRequest
 from dblock.protocol.release import release
 from dblock.protocol.retry import PAUSE
 from dblock.protocol.steps import Execute, Procedure, Query, Reply, Sleep
@@ -89,7 +89,8 @@ def test_tries_that_are_cut_off_come_one_after_a_pause() -> None:
 @pytest.mark.parametrize("in_doubt", [False, True])
 def test_a_release_that_is_refused_after_a_lost_one_is_unknown(in_doubt: bool) -> None:
     held = Held(1, Term(0.0, 30.0))
-    procedure = release(DIALECT, "report", "token", held, PATIENCE, 0.0, in_doubt=in_doubt)
+    request = ReleaseRequest("report", "token", held, in_doubt=in_doubt)
+    procedure = release(DIALECT, request, PATIENCE, 0.0)
     next(procedure)
     with pytest.raises(OutcomeUnknown if in_doubt else Unavailable):
         procedure.throw(StatementError(Fault.REFUSED, "the disk is full"))

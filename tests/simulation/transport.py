@@ -443,6 +443,9 @@ class Simulated(Adapter):
     def is_usable(self, connection: Any) -> bool:
         return not self.client.link(connection).broken
 
+    def broken(self, connection: Any) -> Callable[[], object]:
+        return lambda: not self.is_usable(connection)
+
     def close(self, connection: Any) -> None:
         self.client.link(connection).close()
 
