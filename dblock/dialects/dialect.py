@@ -15,8 +15,15 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, TypeVar
 
 from ..policy import Timeouts
-from ..protocol import commands
-from ..protocol.commands import Command, FinishOnce, ForgetOnce, ListHeld, Look, LookQueued
+from ..protocol.commands import (
+    Command,
+    FinishOnce,
+    ForgetOnce,
+    ListHeld,
+    Look,
+    LookAround,
+    LookQueued,
+)
 from ..protocol.schema_version import Schema
 from ..protocol.state import Found, Place
 from ..protocol.statements import Statements
@@ -36,6 +43,20 @@ def _keys(dialect: Dialect, command: Look) -> dict[str, object]:
     if len(command.names) == 1:
         return {"name": dialect.key(command.names[0])}
     return {f"name{number}": dialect.key(name) for number, name in enumerate(command.names)}
+
+
+def _read_place(dialect: Dialect, _: LookAround, reply: Reply) -> Found:
+    found, row = dialect.found, reply.rows[0] if reply.rows else ()
+    schema, identity = Schema.of(row[len(found) :]), row[len(found) + 2 :]
+    if not any(identity):
+        return Found(schema, None)
+    told: dict[str, Any] = {
+        what: None if value is None else str(text(value))
+        for what, value in zip(found, row, strict=False)
+    }
+    if dialect.schema:
+        told["schema"] = dialect.schema
+    return Found(schema, Place(text(identity[0]), **told, clustered=dialect.adapter.clustered))
 
 
 class Dialect(Values, Migrations, Statements):
@@ -118,7 +139,7 @@ class Dialect(Values, Migrations, Statements):
             timeout = getattr(command, timeout)
         elif callable(timeout):
             timeout = timeout(self, command)
-        read = found.read if found.reads is None else partial(found.reads, command)
+        read = found.read if found.reads is None else partial(found.reads, self, command)
         # Query(...) would be one more call of a function in Python.
         return tuple.__new__(Query, (text.sql, params, command, timeout, text.durable, read))
 
@@ -184,28 +205,12 @@ class Dialect(Values, Migrations, Statements):
         for name in derived:
             vars(self).pop(name, None)
 
-    def look_around(self, *, borrowed: bool = False) -> Query[Found]:
+    @statement(LookAround, reads=_read_place)
+    def look_around(self, command: LookAround) -> str:
         sql = f"SELECT {', '.join(self.found.values())}, s.* FROM {self.schema_table} AS s"
-        return Query(
-            f"{self.newest} {self.placed(sql)}{self.locking}".lstrip() if borrowed else sql,
-            {},
-            commands.LookAround(),
-            self.patience,
-            read=self._read_place,
-        )
-
-    def _read_place(self, reply: Reply) -> Found:
-        row = reply.rows[0] if reply.rows else ()
-        schema, identity = Schema.of(row[len(self.found) :]), row[len(self.found) + 2 :]
-        if not any(identity):
-            return Found(schema, None)
-        told: dict[str, Any] = {
-            what: None if value is None else str(text(value))
-            for what, value in zip(self.found, row, strict=False)
-        }
-        if self.schema:
-            told["schema"] = self.schema
-        return Found(schema, Place(text(identity[0]), **told, clustered=self.adapter.clustered))
+        if not command.borrowed:
+            return sql
+        return f"{self.newest} {self.placed(sql)}{self.locking}".lstrip()
 
     def _is_here(self, reading: str = "") -> str:
         """Compare the identity in the table with the place's; ``reading`` is the lock mode of that

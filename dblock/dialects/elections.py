@@ -19,7 +19,7 @@ from .statement import statement
 from .values import utc
 
 
-def is_written(command: WriteValue, reply: Reply) -> bool:
+def is_written(_: object, command: WriteValue, reply: Reply) -> bool:
     """Read whether the value is this hold's, from the first column: the value's fence."""
     return bool(reply.rows) and int(reply.rows[0][0]) == command.fence
 

@@ -30,7 +30,7 @@ def slot_parameters(dialect: Dialect, command: GrantSlot) -> dict[str, object]:
     return limit | {"slot": dialect.key(_known_slot(command))} if command.known else limit
 
 
-def read_slot(command: GrantSlot, reply: Reply) -> Granted | None:
+def read_slot(_: Dialect, command: GrantSlot, reply: Reply) -> Granted | None:
     """Read a grant as :func:`.read_grant` does, and the slot's name from the third column if the
     statement chose the slot."""
     granted = read_grant(reply)

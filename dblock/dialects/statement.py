@@ -25,8 +25,8 @@ it: ``Name`` by :meth:`.Values.key`, ``Duration`` by :meth:`.Values.shift`, ``Ex
 ``parameters`` is a function of the dialect and the command; it returns parameters that are no
 fields, or that replace fields.
 
-*The reply* is the number of rows; else ``read`` reads it, as in :class:`.Query`. ``reads`` takes
-the command before the reply, for a reading that depends on it.
+*The reply* is the number of rows; else ``read`` reads it, as in :class:`.Query`. ``reads`` is a
+function of the dialect, the command and the reply, for a reading that depends on these.
 
 *The lock timeout* is the dialect's :attr:`.Values.patience`. ``lock_timeout`` replaces it: seconds,
 None for the session's own limit, ``"patience"`` for the command's field, or a function of the
@@ -157,7 +157,7 @@ class Registering(Generic[R]):
 
     command: type[Command[R]]
     read: Callable[[Reply], R]
-    reads: Callable[[Any, Reply], R] | None
+    reads: Callable[[Any, Any, Reply], R] | None
     lock_timeout: float | Literal["usual", "patience"] | LockTimeout | None
     parameters: Parameters | None
 
@@ -185,13 +185,13 @@ def statement(
 ) -> Registering[R]: ...
 @overload
 def statement(
-    command: type[Command[R]], *, reads: Callable[[Any, Reply], R], **options: Unpack[Options]
+    command: type[Command[R]], *, reads: Callable[[Any, Any, Reply], R], **options: Unpack[Options]
 ) -> Registering[R]: ...
 def statement(
     command: type[Command[Any]],
     *,
     read: Callable[[Reply], Any] = count,
-    reads: Callable[[Any, Reply], Any] | None = None,
+    reads: Callable[[Any, Any, Reply], Any] | None = None,
     **options: Unpack[Options],
 ) -> Registering[Any]:
     """Register the method below as the statement for a command."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..protocol import place
+from ..protocol.commands import LookAround
 from ..protocol.explain import explain
 from ..protocol.faults import Fault, StatementError
 from .fork import begins_anew
@@ -32,7 +33,7 @@ class SchemaCheck:
         known = self._dialect.place
         if known is not None and known.clustered == self._dialect.adapter.clustered:
             return
-        query = self._dialect.look_around()
+        query = self._dialect.query(LookAround())
         try:
             reply = connections.execute(connection, query, self._dialect.timeouts.connect)
         except StatementError as failure:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Conflict, SchemaMissing, Unsupported
+from .commands import LookAround
 from .explain import explain, schema_missing, transaction_broken
 from .faults import Fault, StatementError
 from .retry import retry_or_raise
@@ -64,7 +65,7 @@ def locate(
 ) -> Procedure[None]:
     """Read and record the tables' place on a connection of dblock's own; if ``alone``, in the
     user's transaction: no other connection can reach its database, which is in memory."""
-    query = dialect.look_around(borrowed=alone)
+    query = dialect.query(LookAround(alone))
     if alone:
         reply = yield from look_there(dialect, query, None)
     else:
@@ -87,7 +88,7 @@ def check(dialect: Statements, name: str, patience: float, now: float) -> Proced
     if before is None:
         yield from locate(dialect, patience, now)
         return True
-    query = dialect.look_around(borrowed=True)
+    query = dialect.query(LookAround(borrowed=True))
     there = query.read((yield from look_there(dialect, query, name))).place
     if there is not None and there.mark == before.mark:
         yield from _refuse_hidden(dialect, name)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from . import commands
 from .commands import Command
 from .state import (
-    Found,
     Place,
 )
 from .steps import Query
@@ -88,11 +87,6 @@ class Statements(ABC):
         """
 
     # --- location of the tables --------------------------------------------------------------
-
-    @abstractmethod
-    def look_around(self, *, borrowed: bool = False) -> Query[Found]:
-        """Read the location and the version of the tables. With ``borrowed`` the query reads the
-        tables that a user's transaction sees."""
 
     def hidden(self) -> tuple[Query[str | None], ...]:
         """Return one query for each table that a temporary table may hide in a user's session. Its

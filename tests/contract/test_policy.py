@@ -147,7 +147,7 @@ class Clock:
         if sql == self._dialect.query(commands.Join("report", "", "", 1.0, "")).sql:
             grant = (7, 25.0, "e" * 32) if self._dialect.name == "mariadb" else (None, None, None)
             return [(*grant, *HELD, *place)]
-        if sql == self._dialect.look_around(borrowed=True).sql:
+        if sql == self._dialect.query(commands.LookAround(borrowed=True)).sql:
             here = TABLES[self._dialect.name]
             told = [getattr(here, what) for what in self._dialect.found]
             return [(*told, SCHEMA_VERSION, SCHEMA_VERSION, here.identity)]

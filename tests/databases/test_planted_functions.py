@@ -7,7 +7,6 @@ Nobody may run what is planted here: a statement that would do so fails before i
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator
 from itertools import product
@@ -25,7 +24,7 @@ from dblock.protocol.steps import Query
 from dblock.schema import sql, upgrade
 from tests.conftest import NewDatabase, OwnServers
 from tests.protocol.stage import located
-from tests.protocol.test_commands import STATEMENTS
+from tests.protocol.test_commands import COMMANDS
 from tests.servers import PostgreSQL, execute
 
 #: What fits better than the server's own may be of these types.
@@ -71,9 +70,9 @@ def planted(names: set[str]) -> Iterator[str]:
 def queries() -> Iterator[Query[Any]]:
     """Return all statements of dblock's, of its own sessions and of users' transactions."""
     dialect = located("postgresql")
-    for method, given, options, _ in STATEMENTS:
-        with contextlib.suppress(NotImplementedError):
-            yield getattr(dialect, method)(*given, **options)
+    for command in COMMANDS:
+        if type(command) not in dialect.unsupported:
+            yield dialect.query(command)
 
 
 @pytest.fixture

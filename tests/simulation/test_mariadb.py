@@ -106,7 +106,7 @@ def located(store: MariaDBStore) -> MariaDB:
     """The statements, once it is known where the tables are."""
     made = MariaDB(None, "dblock_", Timeouts(query=5), Direct(store))
     with closing(store.connect()) as connection:
-        look: Query[Found] = made.look_around()
+        look: Query[Found] = made.query(commands.LookAround())
         rows, matched = PyMySQL(Timeouts()).send(
             connection, look._replace(sql=made.placed(look.sql))
         )

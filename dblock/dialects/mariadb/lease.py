@@ -29,11 +29,11 @@ def read_known(reply: Reply, ttl: float) -> Granted | None:
     return Granted(reply.rows[0][0], ttl) if reply.rows else None
 
 
-def _read_grant(command: Grant, reply: Reply) -> Granted | None:
+def _read_grant(_: object, command: Grant, reply: Reply) -> Granted | None:
     return read_known(reply, command.ttl) if command.known else _granted(reply, command.token)
 
 
-def _read_join(command: Join, reply: Reply) -> Granted | Queued | None:
+def _read_join(_: object, command: Join, reply: Reply) -> Granted | Queued | None:
     return _granted(reply, command.token) or read_joined(reply)
 
 
@@ -43,7 +43,7 @@ def _in_json(dialect: object, command: Renew) -> dict[str, object]:
     return {"asked": json.dumps(rows)}
 
 
-def _read_all(command: Renew, reply: Reply) -> dict[str, int | None]:
+def _read_all(_: object, command: Renew, reply: Reply) -> dict[str, int | None]:
     """Read the tokens of the holds that were renewed."""
     renewed = read_renewed(reply)
     return dict.fromkeys(one.token for one in command.asked) if ALL in renewed else renewed

@@ -20,10 +20,10 @@ def _slot_parameters(dialect: Any, command: GrantSlot) -> dict[str, object]:
     return slot_parameters(dialect, command) | {"user_lock": dialect.user_lock(command.name)}
 
 
-def _read_slot(command: GrantSlot, reply: Reply) -> Granted | None:
+def _read_slot(dialect: Any, command: GrantSlot, reply: Reply) -> Granted | None:
     if command.known:
         return read_known_slot(command, read_known(reply, command.ttl))
-    return read_slot(command, reply)
+    return read_slot(dialect, command, reply)
 
 
 class SlotStatements(LeaseStatements, Slots):

@@ -7,7 +7,10 @@ from .command import Command
 
 
 class LookAround(Command[Found]):
-    """Read the location and the version of the tables."""
+    """Read the location and the version of the tables: with ``borrowed``, of the tables that a
+    user's transaction sees."""
+
+    borrowed: bool = False
 
 
 class SeeHidden(Command[str | None]):
