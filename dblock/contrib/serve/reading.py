@@ -54,6 +54,7 @@ class _Thread:
         self._locks = locks
         self._loop = asyncio.new_event_loop()
         self._ending = asyncio.Event()
+        self._reads = set[asyncio.Task[Any]]()
         threading.Thread(target=self._run, name="dblock reader", daemon=True).start()
 
     def _run(self) -> None:
@@ -63,6 +64,9 @@ class _Thread:
     async def _until_the_end(self) -> None:
         async with self._locks:
             await self._ending.wait()
+            # A cancelled read still waits for its statement's answer, and returns its connection.
+            if self._reads:
+                await asyncio.wait(set(self._reads))
 
     def end(self) -> None:
         """Close the connections, and end the thread."""
@@ -70,5 +74,14 @@ class _Thread:
 
     async def read(self, function: Callable[[AsyncLocks], Coroutine[Any, Any, T]]) -> T:
         """Call a coroutine function in the thread, with its locks."""
-        reading = asyncio.run_coroutine_threadsafe(function(self._locks), self._loop)
+        reading = asyncio.run_coroutine_threadsafe(self._call(function), self._loop)
         return await asyncio.wrap_future(reading)
+
+    async def _call(self, function: Callable[[AsyncLocks], Coroutine[Any, Any, T]]) -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        self._reads.add(task)
+        try:
+            return await function(self._locks)
+        finally:
+            self._reads.discard(task)
