@@ -141,7 +141,6 @@ class Ledger:
         if forgot:
             self._memory.forget(self.rows, self.store.left)
             self._forgot, self.rows = self.store.forgot, self.store.left
-            self.rates.forget()
         self.rates.carried_out(getattr(query, "command", None))
         self._note_ttls(getattr(query, "command", None))
         if kind == "set_limit" or forgot:

@@ -40,6 +40,8 @@ class Rates:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._rows: dict[str, Taken] = {}
+        #: How often the server had fallen when the rows were compared.
+        self._falls = store.falls
         #: The places by their marks, and the marks of places that callers were told of.
         self.places: dict[str, Place] = {}
         self._told: set[str] = set()
@@ -48,15 +50,18 @@ class Rates:
         #: By names: when places were due.
         self._due: defaultdict[str, list[float]] = defaultdict(list)
 
-    def forget(self) -> None:
-        """The database has forgotten what it had committed, so nothing is compared with that."""
+    def _forget(self) -> None:
+        """A server that has fallen may have forgotten places, so nothing is compared with them."""
+        self._falls = self._store.falls
         self._rows = dict(self._store.rates())
         self.places.clear()
         self._due.clear()
 
     def carried_out(self, command: object) -> None:
         """Compare the rows with the rows before a statement."""
-        if isinstance(command, TakePlace):
+        if self._store.falls != self._falls:
+            self._forget()
+        elif isinstance(command, TakePlace):
             self._take(command, self._store.rates(), self._store.clock())
         elif isinstance(command, PruneValues):
             self._prune(self._store.rates(), self._store.clock())
