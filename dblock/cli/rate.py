@@ -12,7 +12,7 @@ import click
 from ..arguments import check_count, check_wait, seconds
 from ..errors import NotAcquired, Unsupported
 from . import durations, exits
-from .options import Place, arguments, checked, database_options, duration_option, name_argument
+from .options import Location, arguments, checked, database_options, duration_option, name_argument
 from .output import complain
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class RateCommand(click.Command):
 @click.pass_context
 def rate(
     ctx: click.Context,
-    place: Place,
+    place: Location,
     name: str,
     limit: int,
     per: float,

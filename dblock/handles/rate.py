@@ -8,7 +8,7 @@ from ..arguments import IDLE_MAX, WAIT_MAX, Seconds, check_count, check_name, se
 from ..errors import NotAcquired, RateLimited
 from ..events import Kind
 from ..protocol import rate
-from ..protocol.rate import SECOND, Pace
+from ..protocol.rate import SECOND, CellRate
 from .base import SingleHandle
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Rate(SingleHandle):
         )
 
 
-def check_pace(limit: int, per: object, burst: int, cost: int) -> tuple[float, Pace]:
+def check_pace(limit: int, per: object, burst: int, cost: int) -> tuple[float, CellRate]:
     """Return the seconds in which ``limit`` places come back, and the pace of these numbers."""
     number, least = seconds("per", per), limit / SECOND
     if number < least:
@@ -128,7 +128,7 @@ def check_pace(limit: int, per: object, burst: int, cost: int) -> tuple[float, P
             f"cost={cost} is more than can be taken at once, which is {burst}: such a call would "
             "never get its places"
         )
-    pace = Pace.of(limit, number, burst, cost)
+    pace = CellRate.of(limit, number, burst, cost)
     if pace.tolerance > IDLE_MAX * SECOND:
         raise OverflowError(f"burst={burst} is too large: these places take more than 100 years")
     return number, pace

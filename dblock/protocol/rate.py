@@ -68,14 +68,14 @@ class TakePlace(Command[Arrival | None]):
     ahead: int
 
 
-class Pace(NamedTuple):
+class CellRate(NamedTuple):
     """A limit in whole microseconds: what one call moves the TAT by, and the tolerance."""
 
     step: int
     tolerance: int
 
     @classmethod
-    def of(cls, limit: int, per: float, burst: int, cost: int) -> Pace:
+    def of(cls, limit: int, per: float, burst: int, cost: int) -> CellRate:
         """Return the pace of ``limit`` places in ``per`` seconds, for calls that take ``cost``."""
         # Rounded up, so that rounding lets no place more than the limit through.
         interval = math.ceil(per * SECOND / limit)
@@ -83,7 +83,7 @@ class Pace(NamedTuple):
 
 
 def take(
-    dialect: Statements, name: str, token: str, pace: Pace, wait: float, start: float
+    dialect: Statements, name: str, token: str, pace: CellRate, wait: float, start: float
 ) -> Procedure[float | None]:
     """Take a place whose time is at most ``wait`` seconds from ``start``, and sleep until then.
 

@@ -10,7 +10,7 @@ import pytest
 
 from dblock.dialects import SQLite
 from dblock.policy import Timeouts
-from dblock.protocol.rate import SECOND, Pace, TakePlace, take
+from dblock.protocol.rate import SECOND, CellRate, TakePlace, take
 from dblock.protocol.steps import Execute, Reply, Sleep
 from tests.support import examples
 
@@ -23,7 +23,7 @@ class Row:
     def __init__(self) -> None:
         self.tat, self.mark, self.number = 0, "", 0
 
-    def call(self, pace: Pace, wait: float, now: float) -> float | None:
+    def call(self, pace: CellRate, wait: float, now: float) -> float | None:
         """Return when the call's place is due; None if it gets none."""
         self.number += 1
         procedure = take(DIALECT, "api", str(self.number), pace, wait, now)
@@ -49,7 +49,7 @@ class Row:
 
 @pytest.mark.parametrize("limit", [1, 3, 7, 60, 99, 100_000])
 def test_no_rounding_lets_more_through(limit: int) -> None:
-    pace = Pace.of(limit, 1.0, limit, 1)
+    pace = CellRate.of(limit, 1.0, limit, 1)
     assert limit * pace.step >= SECOND
     assert pace.step - 1 < SECOND / limit
     assert pace.tolerance == limit * pace.step
@@ -61,7 +61,7 @@ def test_no_window_has_more_than_the_limit_allows() -> None:
         random, row, now = Random(seed), Row(), 1000.0
         limit, per = random.randint(1, 20), random.uniform(0.5, 20)
         burst, times = random.randint(1, limit), []
-        pace = Pace.of(limit, per, burst, 1)
+        pace = CellRate.of(limit, per, burst, 1)
         for _ in range(60):
             now += random.choice((0.0, random.expovariate(2 * limit / per)))
             due = row.call(pace, random.choice((0.0, 0.0, random.uniform(0, per))), now)
@@ -75,7 +75,7 @@ def test_no_window_has_more_than_the_limit_allows() -> None:
 
 
 def test_waiters_are_served_in_the_order_of_their_statements() -> None:
-    row, pace = Row(), Pace.of(10, 1.0, 1, 1)
+    row, pace = Row(), CellRate.of(10, 1.0, 1, 1)
     due = [row.call(pace, 5.0, 1000.0) for _ in range(20)]
     times = [one for one in due if one is not None]
     assert times == pytest.approx([1000 + number / 10 for number in range(20)])
@@ -85,7 +85,7 @@ def test_waiters_are_served_in_the_order_of_their_statements() -> None:
 
 
 def test_a_refusal_says_when_there_is_a_place() -> None:
-    row, pace = Row(), Pace.of(2, 1.0, 2, 1)
+    row, pace = Row(), CellRate.of(2, 1.0, 2, 1)
     assert [row.call(pace, 0.0, 1000.0) for _ in range(3)] == [1000, 1000, None]
     procedure = take(DIALECT, "api", "another", pace, 0.0, 1000.25)
     step = next(procedure)

@@ -5,7 +5,7 @@
     database --> Feed: polls every second --> Backlog: the last events --> a client's stream
                  while any client listens                              --> another client's stream
 
-The polls are made in the Reader's thread, so they do not hold up requests.
+The polls are made in the ReaderThread's thread, so they do not hold up requests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...aio import AsyncLocks
     from ...lock_state import Leader, LockState, RunState
     from .changes import ServerSentEvent
-    from .reading import Reader
+    from .reading import ReaderThread
 
 logger = logging.getLogger("dblock.serve")
 
@@ -60,7 +60,7 @@ class Feed:
     between two polls may not be seen.
     """
 
-    def __init__(self, reader: Reader, pace: Pace) -> None:
+    def __init__(self, reader: ReaderThread, pace: Pace) -> None:
         self._reader = reader
         self.pace = pace
         self.backlog = Backlog(pace.kept)

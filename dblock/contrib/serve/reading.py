@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Reader:
+class ReaderThread:
     """A thread that reads names. It starts with its first user, and ends with its last."""
 
     def __init__(self, locks: AsyncLocks) -> None:

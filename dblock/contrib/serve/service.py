@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...arguments import TTL_LONG, TTL_MIN
 from ...formats.exposition import Metric
-from .reading import Reader
+from .reading import ReaderThread
 from .rights import Rights
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Service:
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     requests: RequestCounts = field(default_factory=RequestCounts)
     #: Reads all names, beside the event loop.
-    reader: Reader = field(init=False)
+    reader: ReaderThread = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reader", Reader(self.locks))
+        object.__setattr__(self, "reader", ReaderThread(self.locks))

@@ -19,7 +19,7 @@ from dblock.contrib.serve.backlog import Backlog, Behind
 from dblock.contrib.serve.changes import ServerSentEvent, event
 from dblock.contrib.serve.events import ALL_NAMES_MAX, NAMES_MAX, EventStream, Wanted
 from dblock.contrib.serve.feed import Feed, Pace
-from dblock.contrib.serve.reading import Reader
+from dblock.contrib.serve.reading import ReaderThread
 from dblock.contrib.serve.rights import Everyone
 from dblock.contrib.serve.service import Service
 from tests.aio.support import async_url
@@ -474,7 +474,7 @@ class Client:
 def test_a_client_that_does_not_read_is_dropped_and_others_are_served(url: str) -> None:
     async def run() -> None:
         async with AsyncLocks(async_url(url)) as locks:
-            feed = Feed(Reader(locks), Pace(poll=0.02, patience=0.3))
+            feed = Feed(ReaderThread(locks), Pace(poll=0.02, patience=0.3))
             slow, quick = Client(), Client()
             tasks = slow.listen(locks, feed), quick.listen(locks, feed)
             await slow.has_read(b"event: state")
@@ -497,7 +497,7 @@ def test_a_client_that_is_too_slow_begins_again(url: str) -> None:
 
     async def run() -> None:
         async with AsyncLocks(async_url(url)) as locks:
-            feed = Feed(Reader(locks), Pace(poll=0.02, kept=1500))
+            feed = Feed(ReaderThread(locks), Pace(poll=0.02, kept=1500))
             slow, quick = Client(), Client()
             tasks = slow.listen(locks, feed), quick.listen(locks, feed)
             await slow.has_read(b"event: state")
@@ -520,7 +520,7 @@ def test_a_client_that_is_too_slow_begins_again(url: str) -> None:
 def test_a_quiet_stream_has_a_heartbeat(url: str) -> None:
     async def run() -> None:
         async with AsyncLocks(async_url(url)) as locks:
-            feed = Feed(Reader(locks), Pace(poll=0.02, heartbeat=SHORT))
+            feed = Feed(ReaderThread(locks), Pace(poll=0.02, heartbeat=SHORT))
             client = Client()
             task = client.listen(locks, feed)
             async with asyncio.timeout(SECONDS):

@@ -13,7 +13,7 @@ RATES = (
     Mutant(
         "a-rate-limit-of-one-more",
         LIMIT,
-        "rate.Pace.of",
+        "rate.CellRate.of",
         "burst * interval",
         "(burst + 1) * interval",
         f"{TESTS}::test_no_more_at_once_than_the_limit[threads-sqlite]",
@@ -22,7 +22,7 @@ RATES = (
     Mutant(
         "an-interval-is-rounded-down",
         LIMIT,
-        "rate.Pace.of",
+        "rate.CellRate.of",
         "math.ceil(",
         "math.floor(",
         "tests/protocol/test_rate.py::test_no_rounding_lets_more_through",
