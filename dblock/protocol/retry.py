@@ -57,9 +57,8 @@ def retry(
     """
     try:
         return (yield Execute(query, within))
-    except StatementError as caught:
-        failure = caught
-    return (yield from retry_after(failure, query, patience, now, faults, within, busy))
+    except StatementError as failure:
+        return (yield from retry_after(failure, query, patience, now, faults, within, busy))
 
 
 def retry_after(
@@ -75,22 +74,25 @@ def retry_after(
     ``start``."""
     replaced = False
     lost: list[Query[bool]] = []
-    while True:
-        if failure.fault not in faults:
-            raise failure
-        lost += [] if failure.end is None else [failure.end]
-        if failure.fault is Fault.DISCONNECTED and not replaced:
-            replaced = True
-        else:
-            until = start + (max(patience, busy) if failure.fault is Fault.BUSY else patience)
-            if failure.now >= until:
+    try:
+        while True:
+            if failure.fault not in faults:
                 raise failure
-            yield Sleep(min(PAUSE, until - failure.now))
-        try:
-            yield from end_lost(lost, within)
-            return (yield Execute(query, within))
-        except StatementError as caught:
-            failure = caught
+            lost += [] if failure.end is None else [failure.end]
+            if failure.fault is Fault.DISCONNECTED and not replaced:
+                replaced = True
+            else:
+                until = start + (max(patience, busy) if failure.fault is Fault.BUSY else patience)
+                if failure.now >= until:
+                    raise failure
+                yield Sleep(min(PAUSE, until - failure.now))
+            try:
+                yield from end_lost(lost, within)
+                return (yield Execute(query, within))
+            except StatementError as caught:
+                failure = caught
+    finally:
+        del failure  # its traceback has this frame, and would keep the caller's handle alive
 
 
 def read(dialect: Statements, query: Query[T], name: str | None, start: float) -> Procedure[T]:
