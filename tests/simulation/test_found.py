@@ -35,6 +35,9 @@ FOUND = {
     "a dropped handle is renewed, where no connection was to be had when it was acquired": (
         "model dropped-handle: a.grant#1!crash"
     ),
+    "the traceback of a failed try keeps a dropped handle alive, and so its lease renewed": (
+        "sqlite dropped-handle: a.grant#1!lost"
+    ),
     "who is seen waiting stays so where its connection was cut": (
         "model long-work: b.sweep#1!cut:0.2"
     ),

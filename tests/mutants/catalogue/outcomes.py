@@ -45,7 +45,7 @@ OUTCOMES = (
         "yield from end_lost(lost, within)",
         "",
         f"{MATRIX}[postgresql-deaf]",
-        dies_in="model reader: c.look#1!mute",
+        dies_in="model forced: c.pass_on#1!deaf",
     ),
     Mutant(
         "no-read-deadline",
