@@ -223,7 +223,7 @@ class RowLock(SingleHandle):
     def _end(self, end: Query[bool] | None) -> None:
         """End the lost session, which may still keep the row locked on the server."""
         if end is not None:
-            with contextlib.suppress(StatementError):
+            with contextlib.suppress(StatementError, DBLockError):
                 patience, now = self._database.timeouts.connect, self._runtime.now()
                 self._database.run(release.end_session(self._database.dialect, end, patience, now))
 

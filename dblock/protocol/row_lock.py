@@ -10,7 +10,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import Conflict
+from ..errors import Conflict, DBLockError
 from .commands import Create, SelectForUpdate
 from .deadline import Deadline
 from .epoch import consult
@@ -336,7 +336,7 @@ def _leave_no_ghost(
     lock's own next try."""
     tries.deadline.now = (yield ForgetTransaction()).now
     if failure.end is not None:
-        with contextlib.suppress(StatementError):
+        with contextlib.suppress(StatementError, DBLockError):
             _, tries.deadline.now = yield from end_session(
                 dialect, failure.end, tries.deadline.reach, tries.deadline.now
             )
