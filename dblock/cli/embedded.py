@@ -15,6 +15,7 @@ from .group import Commands
 from .metrics import metrics
 from .options import DATABASE, Location
 from .prune import prune
+from .rate import rate
 from .run_command import run
 from .runs import runs
 from .show import list_, release, resize, show
@@ -73,7 +74,7 @@ def commands(
 
     Each looks up the ``place`` when it runs, and has the framework's own ``options`` too.
     """
-    chosen = (run, list_, show, runs, release, resize, prune, doctor, metrics, *more)
+    chosen = (run, rate, list_, show, runs, release, resize, prune, doctor, metrics, *more)
     names = ", ".join(str(command.name) for command in chosen)
 
     # If the command is missing, one line says so, instead of the whole help as an error.

@@ -37,15 +37,15 @@ dialect and the command.
 If two classes of a dialect register the same command, the class that comes first in the order of
 inheritance counts. A dialect lists in ``unsupported`` the commands that it does not have.
 
-To convert a statement:
+To add a statement:
 
-1. Give its command the fields that the text or the lock timeout needs, typed as above. Let the
-   contract of the abstract method in ``protocol/statements.py`` become the command's docstring.
-2. In each dialect, turn the method into a registered one that returns the text. Where a dialect has
-   no such statement, add the command and the reason to its ``unsupported``.
-3. Delete the abstract method. Let every caller call ``dialect.query(Command(...))``.
-4. In ``tests/protocol/test_commands.py``, put the command in the place of its line in STATEMENTS.
-   The golden pages stay as they are. Mend the mutants that name the method or its text.
+1. Write its command in the file of its subject in :mod:`dblock.protocol.commands`, with the
+   contract as the docstring, and the fields that the text or the lock timeout needs. Export it.
+2. Register it in each dialect. Where a dialect has no such statement, add the command and the
+   reason to its ``unsupported``. A procedure calls ``dialect.query(Command(...))``.
+3. Add a line to COMMANDS in ``tests/protocol/test_commands.py``, and a scene to
+   ``tests/protocol/test_traces.py``. Say in ``dblock/testing/wire.py`` what a test may lose of it.
+4. ``python -m tests.golden`` writes the golden pages. Read the SQL there.
 """
 
 from __future__ import annotations

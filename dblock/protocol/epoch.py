@@ -71,9 +71,11 @@ def consult(
             mend = [dialect.query(AnnounceTtl(ttl)), dialect.query(RecordTtl(ttl))]
         for statement in mend:
             now = (yield from retry(statement, patience, now, AWAY | PASSING, within)).now
-    raise StatementError(
+    failure = StatementError(
         Fault.SCHEMA, "the witness cannot be written: its table has to be UNLOGGED"
     )
+    failure.now = now
+    raise failure
 
 
 def pause(

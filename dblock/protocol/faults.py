@@ -29,7 +29,8 @@ class StatementError(Exception):
     ``timed_out`` says that the client stopped waiting. ``misconfigured`` says that no connection is
     possible until an operator changes the URL, the account or the server. ``end`` is the query that
     ends the lost session on the server, as in :class:`~dblock.dialects.adapter.ServerSession`.
-    ``now`` is the monotonic time at which the step failed; the driver sets it.
+    ``now`` is the monotonic time at which the step failed; the code that
+    raises the error sets it, in most cases the driver.
     """
 
     now: float = 0.0

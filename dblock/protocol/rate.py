@@ -25,6 +25,7 @@ from ..lock_state import printable
 from .commands import Command, Name
 from .deadline import Deadline
 from .doubt import Doubt
+from .retry import PAUSE
 from .steps import Procedure, Sleep
 from .writing import write
 
@@ -104,7 +105,8 @@ def take(
         deadline.now = reply.now
         found = query.read(reply)
         if found is None:
-            continue  # another call is taking the first place of all
+            yield Sleep(PAUSE)  # until another call has committed the first place of all
+            continue
         if found.tat <= 0:
             raise ValueError(
                 f"{printable(repr(name))} is the name of a semaphore or of an election: choose "

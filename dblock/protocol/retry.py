@@ -57,8 +57,12 @@ def retry(
     """
     try:
         return (yield Execute(query, within))
-    except StatementError as failure:
+    except StatementError as caught:
+        failure = caught
+    try:  # after the first failure, not in its handler: it is not the cause of the next one
         return (yield from retry_after(failure, query, patience, now, faults, within, busy))
+    finally:
+        del failure
 
 
 def retry_after(

@@ -1,7 +1,7 @@
-"""The port: each statement that the protocol sends, and the type of its reply.
+"""A database as the protocol sees it: its traits, and :meth:`Statements.query` for its statements.
 
-Each method returns a query that knows how to read its own reply. A dialect implements the methods;
-see :mod:`dblock.dialects`.
+The statements are the commands in :mod:`dblock.protocol.commands`; a dialect registers its SQL for
+each (:mod:`dblock.dialects.statement`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from . import commands
 from .commands import Command
-from .state import (
-    Place,
-)
+from .state import Place
 from .steps import Query
 from .timing import Timing
 

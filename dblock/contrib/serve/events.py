@@ -180,11 +180,11 @@ class EventStream(Response):
         rights, feed, asked = self._service.rights, self._feed, self._asked
         clock = asyncio.get_running_loop().time
         async with feed.listening(asked.names):
-            look, number = await feed.present(asked.names)
+            snapshot, number = await feed.present(asked.names)
             await self._begin(send)
             caller = rights.caller(self._request)
-            await self._send(send, state(look, asked, caller, clock))
-            del look
+            await self._send(send, state(snapshot, asked, caller, clock))
+            del snapshot
             due = clock() + feed.pace.heartbeat
             while True:
                 found = await feed.after(number, max(0.0, due - clock()))
@@ -200,14 +200,14 @@ class EventStream(Response):
 
 
 def state(
-    look: Snapshot, asked: Wanted, caller: AuthorizedCaller, clock: Callable[[], float]
+    snapshot: Snapshot, asked: Wanted, caller: AuthorizedCaller, clock: Callable[[], float]
 ) -> Iterator[bytes]:
     """Yield the first event, piece by piece: the present state of the names that were asked for."""
-    locks = (look.text(name) for name in look.locks if asked.covers(name, caller))
-    runs = (one for name, one in look.runs.items() if asked.covers(name, caller))
+    locks = (snapshot.text(name) for name in snapshot.locks if asked.covers(name, caller))
+    runs = (one for name, one in snapshot.runs.items() if asked.covers(name, caller))
     leaders = (
         leader_object(name, leader)
-        for name, leader in look.leaders.items()
+        for name, leader in snapshot.leaders.items()
         if name in asked.names and leader.value is not None and asked.covers(name, caller)
     )
     yield b'event: state\ndata: {"leases":['
@@ -217,7 +217,7 @@ def state(
     yield b'],"jobs":['
     yield from _listed(compact(named_run(one)) for one in runs)
     admin = caller.prefixes if "admin" in caller.rights else ()
-    age = round(clock() - look.at, 3)
+    age = round(clock() - snapshot.at, 3)
     yield b'],"admin":%b,"age":%b}\n\n' % (compact(admin), compact(age))
 
 

@@ -64,7 +64,7 @@ class Feed:
         self._reader = reader
         self.pace = pace
         self.backlog = Backlog(pace.kept)
-        self._look: Snapshot | None = None
+        self._snapshot: Snapshot | None = None
         #: Why the last poll has failed.
         self._error: DBLockError | None = None
         #: The names whose leader's value cannot be read, and the fence of that leader.
@@ -81,7 +81,7 @@ class Feed:
         self._elections.update(names)
         self._listeners += 1
         if self._task is None:
-            self._look = self._error = None
+            self._snapshot = self._error = None
             self._task = asyncio.create_task(self._poll())
         try:
             yield
@@ -99,7 +99,7 @@ class Feed:
         return frozenset(self._elections)
 
     async def present(self, elections: Iterable[str]) -> tuple[Snapshot, int]:
-        """Return the newest look that has these elections, and the number of its last event.
+        """Return the newest snapshot that has these elections, and the number of its last event.
 
         Raises an error of dblock if the last poll has failed.
         """
@@ -107,8 +107,8 @@ class Feed:
         while True:
             if self._error is not None:
                 raise self._error
-            if self._look is not None and wanted <= self._look.elections:
-                return self._look, self.backlog.last
+            if self._snapshot is not None and wanted <= self._snapshot.elections:
+                return self._snapshot, self.backlog.last
             await self.backlog.wait()
 
     async def after(self, number: int, patience: float) -> list[ServerSentEvent]:
@@ -121,7 +121,7 @@ class Feed:
             while True:
                 began, rest = clock(), self.pace.poll
                 read = partial(
-                    self._read, began, self._look, self.elections, polls % RUNS_EVERY == 0
+                    self._read, began, self._snapshot, self.elections, polls % RUNS_EVERY == 0
                 )
                 try:
                     self._found(*await thread.read(read))
@@ -145,7 +145,7 @@ class Feed:
     def _found(self, found: Snapshot, told: list[ServerSentEvent]) -> None:
         if self._error is not None:
             told = [event("available", None, {}), *told]
-        self._look, self._error = found, None
+        self._snapshot, self._error = found, None
         self.backlog.add(told)
 
     # --- in the reader's thread --------------------------------------------------------------
@@ -158,7 +158,7 @@ class Feed:
         with_runs: bool,
         locks: AsyncLocks,
     ) -> tuple[Snapshot, list[ServerSentEvent]]:
-        """Return a new look, and the events that lead to it from the look before."""
+        """Return a new snapshot, and the events that lead to it from the snapshot before."""
         names = {state.name: state for state in await locks.list()}
         leaders = await self._leaders(elections, names, locks)
         if before is None or with_runs or _jobs(names) != _jobs(before.locks):
@@ -166,8 +166,8 @@ class Feed:
             runs: Mapping[str, RunState] = {run.name: run for run in last}
         else:
             runs = before.runs
-        look = Snapshot(at, names, runs, leaders, elections)
-        return look, [] if before is None else [*events(before, look)]
+        snapshot = Snapshot(at, names, runs, leaders, elections)
+        return snapshot, [] if before is None else [*events(before, snapshot)]
 
     async def _leaders(
         self, elections: frozenset[str], names: Mapping[str, LockState], locks: AsyncLocks

@@ -2,8 +2,10 @@
 
 SQL and parameters differ between databases; the command does not. A command's docstring is the
 contract of its statement, and its class has the type of the reply. Each dialect registers a
-statement for each command (:mod:`dblock.dialects.statement`). A simulated database executes the
-commands, and code that observes statements recognizes them by their commands.
+statement for each command that it does not list as unsupported (:mod:`dblock.dialects.statement`).
+The drivers send those of :mod:`.sessions` themselves. A primitive that no other one needs may keep
+its command beside its procedure, as a rate limit does. A simulated database executes the commands,
+and code that observes statements recognizes them by their commands.
 """
 
 from __future__ import annotations

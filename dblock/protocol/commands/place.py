@@ -14,4 +14,5 @@ class LookAround(Command[Found]):
 
 
 class SeeHidden(Command[str | None]):
-    """Read whether a temporary table hides one of dblock's tables."""
+    """Read whether a temporary table hides one of dblock's tables. A dialect's ``hidden`` makes one
+    for each table."""
