@@ -55,7 +55,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import (
-    Annotated,
     Any,
     Generic,
     Literal,
@@ -64,9 +63,6 @@ from typing import (
     TypedDict,
     TypeVar,
     Unpack,
-    get_args,
-    get_origin,
-    get_type_hints,
     overload,
 )
 
@@ -214,15 +210,13 @@ def _writers(
     dialect: type, command: type[Command[Any]]
 ) -> Mapping[str, Callable[[Any, Any], object] | None]:
     """Return how the dialect writes each field of a command; None if the field is sent as it is."""
-    hints = get_type_hints(command, include_extras=True)
-    return {field: _writer(dialect, hints[field]) for field in command._fields}
+    return {field: _writer(dialect, command.encodings.get(field)) for field in command._fields}
 
 
-def _writer(dialect: type, hint: Any) -> Callable[[Any, Any], object] | None:
-    """Return the dialect's method that writes a field of this type; None if it does nothing."""
-    for part in (hint, *get_args(hint)):
-        if get_origin(part) is Annotated:
-            writes = _WRITERS[part.__metadata__[0]]
-            method: Callable[[Any, Any], object] = getattr(dialect, writes)
-            return None if method is getattr(Values, writes) else method
-    return None
+def _writer(dialect: type, encoding: Encoding | None) -> Callable[[Any, Any], object] | None:
+    """Return the dialect's method that writes a field; None if it does nothing."""
+    if encoding is None:
+        return None
+    writes = _WRITERS[encoding]
+    method: Callable[[Any, Any], object] = getattr(dialect, writes)
+    return None if method is getattr(Values, writes) else method

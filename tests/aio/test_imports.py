@@ -35,7 +35,7 @@ PAIRS: tuple[tuple[Any, Any], ...] = (
 
 # The names that only one of both has: they tell how a lock was made, or that it is for tasks.
 ONLY_SYNC = {"locks", "reentrant", "timeouts", "retry", "engine", "strategy"}
-ONLY_ASYNC = {"sync", "run", "here"}
+ONLY_ASYNC = {"sync", "run", "here", "for_another_loop"}
 # Arguments that only tasks have.
 NEW = {
     "AsyncLocks": {"keeper"},

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import sqlite3
 from functools import partial
+from typing import TypeVar, cast
 
 from dblock.dialects.sqlite import SQLite
 from dblock.dialects.sqlite.adapter import SQLite3
 from dblock.io.user_locks import USER_LOCKS, UserLock, UserLocks
+from dblock.protocol.commands import Command, UnlockAll
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.steps import ExecuteOnSession, Query
 
@@ -18,6 +20,7 @@ from .connecting import TIMEOUTS, Counted, some
 from .exploring import scenario
 from .scheduler import Run
 
+R = TypeVar("R")
 NOTHING: Query[int] = Query("SELECT 1", {})
 
 
@@ -26,8 +29,8 @@ class WithUserLocks(SQLite):
 
     can_wait_in_server = True
 
-    def unlock_all(self) -> Query[int]:
-        return NOTHING
+    def query(self, command: Command[R]) -> Query[R]:
+        return cast(Query[R], NOTHING) if isinstance(command, UnlockAll) else super().query(command)
 
 
 class Closing(SQLite3):

@@ -52,7 +52,7 @@ class PostgreSQL(
     clock = "clock_timestamp()"
     ago = "clock_timestamp() - pg_catalog.make_interval(secs => %(age)s)"
     durably = f" RETURNING {DURABLE}"
-    instant = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+    instant = "(pg_catalog.date_part('epoch', clock_timestamp()) * 1000000::float8)::bigint"
 
     @property
     def longest_patience(self) -> float:

@@ -27,6 +27,16 @@ Duration = Annotated[float, Encoding.DURATION]
 Limit = Annotated[float | None, Encoding.LIMIT]
 Exact = Annotated[str, Encoding.EXACT]
 
+# By the texts of annotations. To evaluate these fails while the interpreter ends, when a finalizer
+# may release a lease.
+_ENCODINGS = {
+    "Name": Encoding.NAME,
+    "Name | None": Encoding.NAME,
+    "Duration": Encoding.DURATION,
+    "Limit": Encoding.LIMIT,
+    "Exact": Encoding.EXACT,
+}
+
 
 @dataclass_transform(frozen_default=True)
 class Command(tuple[Any, ...], Generic[R]):
@@ -38,6 +48,8 @@ class Command(tuple[Any, ...], Generic[R]):
 
     __slots__ = ()
     _fields: ClassVar[tuple[str, ...]]
+    #: The encoding of each field that has one.
+    encodings: ClassVar[dict[str, Encoding]]
     #: The command's name in records of statements, from the name of its class: ``"join_readers"``.
     word: ClassVar[str]
 
@@ -45,6 +57,11 @@ class Command(tuple[Any, ...], Generic[R]):
         if "word" not in vars(cls):
             cls.word = word(cls.__name__)
         fields = list(cls.__annotations__)
+        cls.encodings = {
+            field: _ENCODINGS[annotation]
+            for field, annotation in cls.__annotations__.items()
+            if annotation in _ENCODINGS
+        }
         defaults = [vars(cls)[field] for field in fields if field in vars(cls)]
         shape = namedtuple(cls.__name__, fields, defaults=defaults)  # type: ignore[misc]
         for name in ("__new__", "__repr__", "__getnewargs__", "__match_args__", "_fields", *fields):

@@ -714,13 +714,13 @@ WHERE excluded.fence > floor.fence
 
 -- prune_values
 DELETE FROM "public"."dblock_value" WHERE written_at < clock_timestamp() - pg_catalog.make_interval(secs => %(age)s) AND (lock_name) IN (SELECT lock_name FROM (
-    SELECT lock_name FROM "public"."dblock_value" AS found WHERE written_at < clock_timestamp() - pg_catalog.make_interval(secs => %(age)s) AND fence <> 0 AND fence > -(extract(epoch FROM clock_timestamp()) * 1000000)::bigint AND NOT EXISTS (SELECT 1 FROM "public"."dblock_lock" AS l
+    SELECT lock_name FROM "public"."dblock_value" AS found WHERE written_at < clock_timestamp() - pg_catalog.make_interval(secs => %(age)s) AND fence <> 0 AND fence > -(pg_catalog.date_part('epoch', clock_timestamp()) * 1000000::float8)::bigint AND NOT EXISTS (SELECT 1 FROM "public"."dblock_lock" AS l
 WHERE l.lock_name = found.lock_name) LIMIT 1000
 ) AS some_of_them)
 
 -- take_place, a crash may undo it
 WITH asked AS MATERIALIZED (
-    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now, %(step)s::bigint AS step, %(ahead)s::bigint AS ahead
+    SELECT (pg_catalog.date_part('epoch', clock_timestamp()) * 1000000::float8)::bigint AS now, %(step)s::bigint AS step, %(ahead)s::bigint AS ahead
 ), taken AS (
     INSERT INTO "public"."dblock_value" AS v (lock_name, fence, value, written_at)
     SELECT %(name)s::text, -now - step, %(mark)s::text, clock_timestamp() FROM asked
