@@ -30,12 +30,9 @@ WRITING = {"forced", "cycle", "readers", "readers-wait", "reader-dies", "used-wh
 #: Here who waits for a row and who tries it for a moment meet again and again; the server has an
 #: order for them that the model has not.
 ROWS = {"retired-beside-waiters"}
-#: Here a rate limit's value is pruned at about the time that its TAT is over, and the two differ by
-#: one call of the pruning if a reply is late. The reason is not known yet.
-PRUNED = {"rate-retired"}
 BOTH = HAS["model"] & HAS["postgresql"]
 MODELLED = (name for name, one in SCENARIOS.items() if one.needs <= BOTH)
-SAME = [name for name in MODELLED if name not in WRITING | ROWS | PRUNED]
+SAME = [name for name in MODELLED if name not in WRITING | ROWS]
 
 
 @pytest.mark.parametrize("name", SAME)

@@ -100,8 +100,8 @@ class Tables:
     values: dict[str, tuple[int, str, float]] = field(default_factory=dict)
     #: The limits of semaphores.
     limits: dict[str, int] = field(default_factory=dict)
-    #: The rate limits: the TATs in microseconds by the clock, and the marks.
-    rates: dict[str, tuple[int, str]] = field(default_factory=dict)
+    #: The rate limits: the TATs in microseconds by the clock, the marks, and when these were written.
+    rates: dict[str, tuple[int, str, float]] = field(default_factory=dict)
     epoch: int = 0
     cause: str | None = None
     longest: float = LONGEST_TTL
@@ -277,7 +277,7 @@ class ModelStore(Store):
         return self.tables.limits
 
     def rates(self) -> dict[str, Taken]:
-        return {name: Taken(tat / 1e6, mark) for name, (tat, mark) in self.tables.rates.items()}
+        return {name: Taken(tat / 1e6, mark) for name, (tat, mark, _) in self.tables.rates.items()}
 
     def waiters(self) -> list[tuple[str, str]]:
         return [(id, row["name"]) for id, row in self.tables.waiters.items()]
@@ -523,10 +523,10 @@ class ModelStore(Store):
     def _take_place(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         now = round(self.clock() * 1e6)
-        tat, mark = self.tables.rates.get(command.name, (0, ""))
+        tat, mark, _ = self.tables.rates.get(command.name, (0, "", 0.0))
         if mark != command.mark and (not mark or tat + command.step <= now + command.ahead):
             tat, mark = max(tat, now) + command.step, command.mark
-            self.tables.rates[command.name] = tat, mark
+            self.tables.rates[command.name] = tat, mark, self.clock()
             self._writes(lazily=True)
         since = round(EPOCH.timestamp() * 1e6)
         return [(mark, since + tat, since + now)], 1
@@ -851,8 +851,9 @@ class ModelStore(Store):
         for key in old:
             del values[key]
             self._writes()
-        for key, (tat, _) in tuple(self.tables.rates.items()):
-            if tat < ago * 1e6 and key not in self.tables.names:
+        now = self.clock() * 1e6
+        for key, (tat, _, at) in tuple(self.tables.rates.items()):
+            if at < ago and tat < now and key not in self.tables.names:
                 del self.tables.rates[key]
                 self._writes()
                 old.append(key)
