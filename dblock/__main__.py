@@ -1,4 +1,4 @@
-"""The program ``dblock``: all commands, those of the lock service too, and how a command ends."""
+"""The program ``dblock``: all commands, with the lock service's, and how a command ends."""
 
 from __future__ import annotations
 

@@ -108,28 +108,23 @@ class AsyncLocks(AsyncOperators):
         if keeper not in ("task", "thread"):
             raise ValueError(f'keeper must be "task" or "thread", not {keeper!r}')
         self._keeper_thread = keeper == "thread"
+        options: dict[str, Any] = {
+            "timeouts": timeouts,
+            "retry": retry,
+            "schema": schema,
+            "prefix": prefix,
+            "label": label,
+            "trust_server": trust_server,
+        }
         #: Return AsyncLocks in the same tables for another event loop.
         self.for_another_loop: Callable[[], AsyncLocks] = partial(
-            type(self),
-            target,
-            timeouts=timeouts,
-            retry=retry,
-            schema=schema,
-            prefix=prefix,
-            label=label,
-            trust_server=trust_server,
-            keeper=keeper,
+            type(self), target, keeper=keeper, **options
         )
         #: The sync Locks that do the work. Not part of the public surface.
         self.sync: Locks = _Bridged(
             target.sync_engine if isinstance(target, AsyncEngine) else target,
-            timeouts=timeouts,
-            retry=retry,
-            schema=schema,
-            prefix=prefix,
-            label=label,
-            trust_server=trust_server,
             keeper_thread=self._keeper_thread,
+            **options,
         )
         self._home = Home(repr(self))
         self._database = self.sync._database

@@ -151,10 +151,10 @@ def _reap(number: int, frame: FrameType | None) -> None:
 class Watchdog:
     """Ends the command if dblock is killed by KILL.
 
-    The command gets TERM, and KILL ``grace`` whole seconds later. The guard is a shell and not a
+    The command gets TERM, and KILL ``grace`` whole seconds later. The watchdog is a shell and not a
     fork of this process, because this process has threads, and because a killall of its name would
-    end a fork too. The guard leads the command's group, so it knows the group before the command
-    begins. Without a shell there is no guard.
+    end a fork too. It leads the command's group, so it knows the group before the command begins.
+    Without a shell there is no watchdog.
     """
 
     def __init__(self, grace: float, signals: Signals) -> None:
@@ -183,7 +183,7 @@ class Watchdog:
         self._write(str(target))
 
     def dismiss(self) -> None:
-        """Tell the guard that the command has ended."""
+        """Tell the watchdog that the command has ended."""
         if not self._dismissed:
             self._dismissed = True
             self._write("dismissed")
@@ -195,7 +195,7 @@ class Watchdog:
         return self.pid is None
 
     def _write(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # the guard has ended
+        with contextlib.suppress(OSError):  # the watchdog has ended
             os.write(self._line, f"{line}\n".encode())
 
 
@@ -207,16 +207,16 @@ class Child:
         command: Sequence[str],
         environment: Mapping[str, str],
         signals: Signals,
-        guard: Watchdog | None,
+        watchdog: Watchdog | None,
     ) -> None:
         self.code: int | None = None
-        self._guard = guard
-        leader = 0 if guard is None or guard.pid is None else guard.pid
+        self._watchdog = watchdog
+        leader = 0 if watchdog is None or watchdog.pid is None else watchdog.pid
         #: Whether it has a group apart from dblock's. Then dblock sends signals to the whole group.
         self.apart = not _has_terminal()
         group: dict[str, Any] = {"setpgroup": leader} if self.apart else {}
-        if guard is not None and self.apart:
-            guard.watch(_OWN_GROUP)
+        if watchdog is not None and self.apart:
+            watchdog.watch(_OWN_GROUP)
         self.pid = os.posix_spawnp(
             command[0],
             tuple(command),
@@ -225,8 +225,8 @@ class Child:
             setsigdef=RESTORED,
             **group,
         )
-        if guard is not None and not self.apart:
-            guard.watch(self.pid)
+        if watchdog is not None and not self.apart:
+            watchdog.watch(self.pid)
         self._target = -(leader or self.pid) if self.apart else self.pid
 
     def ended(self) -> bool:
@@ -239,18 +239,18 @@ class Child:
         return self.code is not None
 
     def is_reaped(self, pid: int) -> bool:
-        """Wait for a child that has ended if it is the command, or its guard."""
+        """Wait for a child that has ended if it is the command, or its watchdog."""
         if pid == self.pid:
             return self.ended()
-        return self._guard is not None and pid == self._guard.pid and self._guard.ended()
+        return self._watchdog is not None and pid == self._watchdog.pid and self._watchdog.ended()
 
     def all_ended(self) -> bool:
-        """Return whether its group has ended too. Once the command has ended it needs no guard."""
+        """Return whether its group has ended too. After that it needs no watchdog."""
         if not self.ended():
             return False
-        if self._guard is not None:
-            self._guard.dismiss()
-            if not self._guard.ended():
+        if self._watchdog is not None:
+            self._watchdog.dismiss()
+            if not self._watchdog.ended():
                 return False
         return not (self.apart and self.send(0))
 

@@ -103,10 +103,10 @@ def rate(
     All processes that give this NAME share LIMIT places for each --per. A place that was taken is
     used up, also if COMMAND fails. Without COMMAND dblock only takes the place.
     """
-    from ..handles.rate import check_pace
+    from ..handles.rate import check_cells
 
     with arguments():
-        check_pace(limit, per, limit if burst is None else burst, cost)
+        check_cells(limit, per, limit if burst is None else burst, cost)
     with place.locks() as locks:
         with arguments():
             made = locks.rate(name, limit, per=per, burst=burst, cost=cost, wait=wait)

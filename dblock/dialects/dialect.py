@@ -32,7 +32,7 @@ from ..protocol.timing import Timing
 from .adapter import Adapter
 from .migrations import Migrations
 from .replies import read_look, read_rows
-from .statement import Statement, Text, registered, statement
+from .statement import Statement, Text, statement, statements_of
 from .values import UNPLACED, Values, text
 
 R = TypeVar("R")
@@ -105,7 +105,7 @@ class Dialect(Values, Migrations, Statements):
     locking: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
-        cls.registered = registered(cls)
+        cls.registered = statements_of(cls)
 
     def __init__(
         self, schema: str | None, prefix: str, timeouts: Timeouts, adapter: Adapter | None = None

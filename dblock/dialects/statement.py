@@ -195,7 +195,7 @@ def statement(
     return Registering(command, read, reads, timeout, options.get("parameters"))
 
 
-def registered(dialect: type) -> dict[type[Command[Any]], Statement[Any]]:
+def statements_of(dialect: type) -> dict[type[Command[Any]], Statement[Any]]:
     """Return the statements of a dialect's class, by their commands."""
     return {
         found.command: found

@@ -61,7 +61,7 @@ class Rate(SingleHandle):
         self._limit = check_count("a limit", limit)
         self._burst = self._limit if burst is None else check_count("burst", burst)
         self._cost = check_count("cost", cost)
-        self._per, self._pace = check_pace(self._limit, per, self._burst, self._cost)
+        self._per, self._cells = check_cells(self._limit, per, self._burst, self._cost)
 
     def __repr__(self) -> str:
         return f"<Rate {self.name!r} {self._limit} per {self._per:g} s>"
@@ -96,7 +96,7 @@ class Rate(SingleHandle):
                 self._database.dialect,
                 self.name,
                 self._runtime.token(16),
-                self._pace,
+                self._cells,
                 WAIT_MAX if wait is None else wait,
                 start,
             )
@@ -113,8 +113,8 @@ class Rate(SingleHandle):
         )
 
 
-def check_pace(limit: int, per: object, burst: int, cost: int) -> tuple[float, CellRate]:
-    """Return the seconds in which ``limit`` places come back, and the pace of these numbers."""
+def check_cells(limit: int, per: object, burst: int, cost: int) -> tuple[float, CellRate]:
+    """Return the seconds in which ``limit`` places come back, and the cell rate for them."""
     number, least = seconds("per", per), limit / SECOND
     if number < least:
         raise ValueError(
@@ -128,7 +128,7 @@ def check_pace(limit: int, per: object, burst: int, cost: int) -> tuple[float, C
             f"cost={cost} is more than can be taken at once, which is {burst}: such a call would "
             "never get its places"
         )
-    pace = CellRate.of(limit, number, burst, cost)
-    if pace.tolerance > IDLE_MAX * SECOND:
+    cells = CellRate.of(limit, number, burst, cost)
+    if cells.tolerance > IDLE_MAX * SECOND:
         raise OverflowError(f"burst={burst} is too large: these places take more than 100 years")
-    return number, pace
+    return number, cells

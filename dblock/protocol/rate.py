@@ -77,14 +77,14 @@ class CellRate(NamedTuple):
 
     @classmethod
     def of(cls, limit: int, per: float, burst: int, cost: int) -> CellRate:
-        """Return the pace of ``limit`` places in ``per`` seconds, for calls that take ``cost``."""
+        """Return the rate of ``limit`` places in ``per`` seconds, for calls that take ``cost``."""
         # Rounded up, so that rounding lets no place more than the limit through.
         interval = math.ceil(per * SECOND / limit)
         return cls(cost * interval, burst * interval)
 
 
 def take(
-    dialect: Statements, name: str, token: str, pace: CellRate, wait: float, start: float
+    dialect: Statements, name: str, token: str, cells: CellRate, wait: float, start: float
 ) -> Procedure[float | None]:
     """Take a place whose time is at most ``wait`` seconds from ``start``, and sleep until then.
 
@@ -98,7 +98,7 @@ def take(
     deadline = Deadline(start, wait, timeouts.socket, start)
     while True:
         left = math.floor(deadline.within(wait) * SECOND)
-        query = dialect.query(TakePlace(name, mark, pace.step, pace.tolerance + left))
+        query = dialect.query(TakePlace(name, mark, cells.step, cells.tolerance + left))
         # A row that is in use is no refusal, so a call that does not wait tries for a while too.
         patience = max(deadline.reach, timeouts.query)
         reply = yield from write(dialect, query, name, lost, patience, deadline.now)
@@ -112,11 +112,11 @@ def take(
                 f"{printable(repr(name))} is the name of a semaphore or of an election: choose "
                 "another name for the rate limit"
             )
-        early = found.tat - pace.tolerance - found.now  # until the time of the latest place
+        early = found.tat - cells.tolerance - found.now  # until the time of the latest place
         if found.mark == mark:
             if early > 0:
                 yield Sleep(early / SECOND)
             return None
-        if early + pace.step > left:
-            return (early + pace.step) / SECOND
+        if early + cells.step > left:
+            return (early + cells.step) / SECOND
         # Another call has taken the place meanwhile.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -224,6 +224,19 @@ def test_each_command_is_registered_or_unsupported(kind: str) -> None:
     registered, unsupported = DIALECTS[kind].registered.keys(), DIALECTS[kind].unsupported.keys()
     assert registered | unsupported == EVERY - SENT_OTHERWISE
     assert not registered & unsupported
+
+
+def test_the_encodings_are_those_of_the_annotations() -> None:
+    """The base of commands reads the texts of annotations, so it has to know each spelling."""
+    for command in EVERY:
+        hints = get_type_hints(command, include_extras=True)
+        found = {
+            field: part.__metadata__[0]
+            for field in command._fields
+            for part in (hints[field], *get_args(hints[field]))
+            if get_origin(part) is Annotated
+        }
+        assert command.encodings == found, command
 
 
 def test_each_command_is_listed_here() -> None:

@@ -23,10 +23,10 @@ class Row:
     def __init__(self) -> None:
         self.tat, self.mark, self.number = 0, "", 0
 
-    def call(self, pace: CellRate, wait: float, now: float) -> float | None:
+    def call(self, cells: CellRate, wait: float, now: float) -> float | None:
         """Return when the call's place is due; None if it gets none."""
         self.number += 1
-        procedure = take(DIALECT, "api", str(self.number), pace, wait, now)
+        procedure = take(DIALECT, "api", str(self.number), cells, wait, now)
         step, slept = next(procedure), 0.0
         while True:
             try:
@@ -49,10 +49,10 @@ class Row:
 
 @pytest.mark.parametrize("limit", [1, 3, 7, 60, 99, 100_000])
 def test_no_rounding_lets_more_through(limit: int) -> None:
-    pace = CellRate.of(limit, 1.0, limit, 1)
-    assert limit * pace.step >= SECOND
-    assert pace.step - 1 < SECOND / limit
-    assert pace.tolerance == limit * pace.step
+    cells = CellRate.of(limit, 1.0, limit, 1)
+    assert limit * cells.step >= SECOND
+    assert cells.step - 1 < SECOND / limit
+    assert cells.tolerance == limit * cells.step
 
 
 @pytest.mark.hypothesis
@@ -61,10 +61,10 @@ def test_no_window_has_more_than_the_limit_allows() -> None:
         random, row, now = Random(seed), Row(), 1000.0
         limit, per = random.randint(1, 20), random.uniform(0.5, 20)
         burst, times = random.randint(1, limit), []
-        pace = CellRate.of(limit, per, burst, 1)
+        cells = CellRate.of(limit, per, burst, 1)
         for _ in range(60):
             now += random.choice((0.0, random.expovariate(2 * limit / per)))
-            due = row.call(pace, random.choice((0.0, 0.0, random.uniform(0, per))), now)
+            due = row.call(cells, random.choice((0.0, 0.0, random.uniform(0, per))), now)
             if due is not None:
                 times.append(due)
         times.sort()
@@ -75,23 +75,23 @@ def test_no_window_has_more_than_the_limit_allows() -> None:
 
 
 def test_waiters_are_served_in_the_order_of_their_statements() -> None:
-    row, pace = Row(), CellRate.of(10, 1.0, 1, 1)
-    due = [row.call(pace, 5.0, 1000.0) for _ in range(20)]
+    row, cells = Row(), CellRate.of(10, 1.0, 1, 1)
+    due = [row.call(cells, 5.0, 1000.0) for _ in range(20)]
     times = [one for one in due if one is not None]
     assert times == pytest.approx([1000 + number / 10 for number in range(20)])
     assert all(later - earlier >= 0.1 - 1e-6 for earlier, later in pairwise(times))
-    assert row.call(pace, 1.9, 1000.0) is None
-    assert row.call(pace, 2.0, 1000.0) == pytest.approx(1002)
+    assert row.call(cells, 1.9, 1000.0) is None
+    assert row.call(cells, 2.0, 1000.0) == pytest.approx(1002)
 
 
 def test_a_refusal_says_when_there_is_a_place() -> None:
-    row, pace = Row(), CellRate.of(2, 1.0, 2, 1)
-    assert [row.call(pace, 0.0, 1000.0) for _ in range(3)] == [1000, 1000, None]
-    procedure = take(DIALECT, "api", "another", pace, 0.0, 1000.25)
+    row, cells = Row(), CellRate.of(2, 1.0, 2, 1)
+    assert [row.call(cells, 0.0, 1000.0) for _ in range(3)] == [1000, 1000, None]
+    procedure = take(DIALECT, "api", "another", cells, 0.0, 1000.25)
     step = next(procedure)
     assert isinstance(step, Execute)
     rows = [row._carry_out(step.query.command, round(1000.25 * SECOND))]  # type: ignore[arg-type]
     with pytest.raises(StopIteration) as end:
         procedure.send(Reply(rows, 1, 1000.25, 1000.25))
     assert end.value.value == pytest.approx(0.25)
-    assert row.call(pace, 0.0, 1000.5) == 1000.5
+    assert row.call(cells, 0.0, 1000.5) == 1000.5

@@ -108,8 +108,8 @@ def attaching(stage: Stage) -> Procedure[Held]:
 
 
 def limiting(stage: Stage, wait: float = 0.0) -> Procedure[float | None]:
-    pace = rate.CellRate.of(limit=10, per=6.0, burst=1, cost=1)
-    return rate.take(stage.dialect, "api", "token", pace, wait, START)
+    cells = rate.CellRate.of(limit=10, per=6.0, burst=1, cost=1)
+    return rate.take(stage.dialect, "api", "token", cells, wait, START)
 
 
 class Scene(NamedTuple):

@@ -50,7 +50,7 @@ RATES = (
         "a-refusal-says-the-time-of-another-place",
         "a refused call says when there is a place",
         "rate.take",
-        "return (early + pace.step) / SECOND",
+        "return (early + cells.step) / SECOND",
         "return early / SECOND",
         f"{TESTS}::test_no_more_at_once_than_the_limit[threads-sqlite]",
         dies_in="model rate-limit:",

@@ -100,7 +100,7 @@ class Tables:
     values: dict[str, tuple[int, str, float]] = field(default_factory=dict)
     #: The limits of semaphores.
     limits: dict[str, int] = field(default_factory=dict)
-    #: The rate limits: the TATs in microseconds by the clock, the marks, and when these were written.
+    #: The rate limits: the TATs in microseconds by the clock, the marks, and when a call set them.
     rates: dict[str, tuple[int, str, float]] = field(default_factory=dict)
     epoch: int = 0
     cause: str | None = None
