@@ -49,7 +49,7 @@ class AsyncDetachedLease(AsyncByToken[DetachedLease]):
 
     async def release(self) -> None:
         """Release the lease; see :meth:`dblock.DetachedLease.release`."""
-        await self._home.run(self.sync.release)
+        await self._home.shielded(self.sync.release)
 
     async def proclaim(self, value: Any) -> None:
         """Publish ``value`` with the lease; see :meth:`dblock.DetachedLease.proclaim`."""

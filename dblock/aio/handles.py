@@ -83,7 +83,7 @@ class AsyncHandle(AsyncContext[H], ABC):
 
         Raises NotHeld if you do not hold it, and LockLost if you have lost it.
         """
-        await self._home.run(self.sync.release)
+        await self._home.shielded(self.sync.release)
 
     def __call__(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
         """Decorate a coroutine function: it holds the lock while it runs."""
