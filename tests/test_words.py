@@ -21,7 +21,7 @@ from docs import hooks
 ROOT = Path(__file__).parent.parent
 PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "examples").rglob("README.md")),
     ROOT / "benchmarks" / "README.md",
 ]
