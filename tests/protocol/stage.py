@@ -5,9 +5,10 @@ The answers are words, the same for all databases; how a word is put into rows d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from dblock import DBLockError, Timeouts
 from dblock.dialects import DIALECTS, Dialect
@@ -34,6 +35,8 @@ from dblock.protocol.steps import (
 )
 from dblock.protocol.term import FIRST_TERM, Term
 from dblock.protocol.waiters import Caller, Waiter
+from tests.protocol.record_rows import USUAL as USUAL_RECORDS
+from tests.protocol.record_rows import record_rows
 
 Rows = Sequence[Sequence[Any]]
 #: For each word of a step its answers, one after the other, then the usual one. One that begins
@@ -121,7 +124,9 @@ USUAL = {
     "take_place": "taken",
     "wait_turn": "in front",
     "wait_notification": "in vain",
+    **USUAL_RECORDS,
 }
+LOST = "!disconnected"
 
 
 class Stage:
@@ -245,8 +250,9 @@ class Stage:
                     return []
                 return [(*_state(answer), *self._place(*PLACES[answer]))]
             case commands.ReadWitness():
-                pause = 1.5 if answer == "pause" else -1.0
-                return [] if answer == "missing" else [(1, None, pause, 3600.0)]
+                pause, longest = 1.5 if answer == "pause" else -1.0, 3600.0
+                longest *= 10 if answer == "longer" else 1
+                return [] if answer == "missing" else [(1, None, pause, longest)]
             case commands.Renew(asked):
                 return [(one.token, 3) for one in asked] if answer == "renewed" else []
             case commands.Attach():
@@ -270,8 +276,9 @@ class Stage:
                 return self._arrived(answer, mark, step)
             case commands.ListBlocked() | commands.ListRowLocks():
                 return []
-            case _:
-                return yes
+            case command:
+                rows = record_rows(command, answer)
+                return yes if rows is None else rows
 
     def _around(self, answer: str) -> Rows:
         here = TABLES[self.dialect.name]
@@ -316,6 +323,15 @@ class Stage:
             return [(3,)] if locked else []
         row = (answer != "stale", 3 if locked else None)
         return [(*row, *(("0", answer != "elsewhere") if borrowed else ()), answer != "closed")]
+
+
+class Scene(NamedTuple):
+    """A play: its procedure, what the database answers, and the databases that it is for."""
+
+    title: str
+    make: Callable[[Stage], Procedure[Any]]
+    script: Script = MappingProxyType({})
+    kinds: tuple[str, ...] = tuple(sorted(DIALECTS))
 
 
 def _state(place: str) -> tuple[object, ...]:

@@ -6,11 +6,10 @@ change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -25,7 +24,8 @@ from dblock.protocol.renew import Asked
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Procedure
 from dblock.protocol.waiting import WaitOptions
-from tests.protocol.stage import HELD, READER, READERS, START, TTL, Script, Stage
+from tests.protocol.record_scenes import RECORD_SCENES
+from tests.protocol.stage import HELD, LOST, READER, READERS, START, TTL, Scene, Script, Stage
 
 PAGES = Path(__file__).parent / "traces"
 USUAL = RetryPolicy().drawing(lambda: 0.5)
@@ -112,15 +112,7 @@ def limiting(stage: Stage, wait: float = 0.0) -> Procedure[float | None]:
     return rate.take(stage.dialect, "api", "token", cells, wait, START)
 
 
-class Scene(NamedTuple):
-    title: str
-    make: Callable[[Stage], Procedure[Any]]
-    script: Script = MappingProxyType({})
-    kinds: tuple[str, ...] = EVERY
-
-
 QUEUES, IN_SERVER, LOOKS_FIRST = ("postgresql",), ("mariadb",), ("mariadb", "sqlite")
-LOST = "!disconnected"
 PASSED_ON: Script = {"wait_notification": ["passed on"]}
 users = partial(locking, borrowed=True)
 sharing = partial(taking, shares=True)
@@ -697,6 +689,7 @@ SCENES = [
     ),
     Scene("a busy row of a rate limit", limiting, {"take_place": ["!busy", "!deadlock"]}),
     Scene("a rate limit's name is a semaphore's", limiting, {"take_place": ["a semaphore's"]}),
+    *RECORD_SCENES,
 ]
 
 
