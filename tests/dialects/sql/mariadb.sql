@@ -522,3 +522,17 @@ BEGIN NOT ATOMIC
     COMMIT;
     SELECT retired;
 END
+
+-- end_session
+BEGIN NOT ATOMIC
+    DECLARE CONTINUE HANDLER FOR 1094 BEGIN END; -- it has just ended by itself
+    IF EXISTS (SELECT 1 FROM information_schema.processlist
+               WHERE id = %(number)s AND host = %(mark)s) THEN
+        KILL CONNECTION %(number)s;
+        SELECT 1;
+    END IF;
+END
+
+-- see_hidden
+SHOW CREATE TABLE dblock_lock
+

@@ -768,3 +768,7 @@ WITH idle AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 )
 DELETE FROM "public"."dblock_lock" AS l USING idle WHERE l.lock_name = idle.lock_name
+
+-- end_session
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid = %(number)s AND backend_start = %(mark)s
