@@ -108,7 +108,8 @@ class SlotStatements(Dialect):
     @statement(LookAtSlots, read=_slots, parameters=_numbered)
     def look_at_slots(self, command: LookAtSlots) -> str:
         keys = ", ".join(map(self.parameter, _numbered(self, command)))
-        value = "CASE WHEN fence = 0 THEN value ELSE '0' END"  # which is no limit
+        # 0 and -1 are no limits: the fence of an election is positive, of a rate limit negative.
+        value = "CASE WHEN fence = 0 THEN value WHEN fence < 0 THEN '-1' ELSE '0' END"
         stored = f"SELECT {value} FROM {self.value_table} WHERE lock_name = {self.name_parameter}"
         return f"""SELECT ({stored}), {self.columns}, NULL, {self.anybodys}
             FROM (SELECT 1 AS one) AS always LEFT JOIN {self.lock_table}

@@ -76,13 +76,14 @@ def proclaim(
 def _refuse_semaphore(
     dialect: Statements, name: str, patience: float, now: float
 ) -> Procedure[None]:
-    """Raise ValueError if the name has a semaphore's limit, which no value may replace."""
+    """Raise ValueError if the name is a semaphore's or a rate limit's, which no value may
+    replace."""
     look = LookAtSlots(name, 0)
     reply = yield from retry_or_raise(dialect, look, name, patience, now)
-    if reply.answer.limit:
-        raise ValueError(
-            f"{name!r} is the name of a semaphore: choose another name for the election"
-        )
+    limit = reply.answer.limit
+    if limit:
+        used = "semaphore" if limit > 0 else "rate limit"
+        raise ValueError(f"{name!r} is the name of a {used}: choose another name for the election")
 
 
 def call(dialect: Statements, name: str, patience: float, now: float) -> Procedure[None]:

@@ -253,9 +253,10 @@ def _left(row: LockRow) -> float:
 
 def mismatch(name: str, limit: int, stored: int) -> LimitMismatch:
     """Return the error for a caller whose limit differs from the stored limit."""
-    if not stored:
+    if stored <= 0:
+        used = "a rate limit" if stored else "an election"
         return LimitMismatch(
-            f"{name!r} is no semaphore: an election has this name. Choose another name for the "
+            f"{name!r} is no semaphore: {used} has this name. Choose another name for the "
             "semaphore",
             name=name,
             limit=limit,
@@ -295,7 +296,7 @@ def resize(
             name=name,
         ) from error.__cause__
     found = reply.answer
-    if not found.limit:
-        raise mismatch(name, limit, 0)
+    if found.limit is None or found.limit <= 0:
+        raise mismatch(name, limit, found.limit or 0)
     above = (slot_name(name, number) for number in range(limit + 1, most + 1))
     return sum(one in found.rows and found.rows[one].row.held for one in above)

@@ -223,7 +223,7 @@ SEMAPHORE = (
         "a-leader-s-value-is-seen-as-a-limit",
         "what a leader proclaims is no limit",
         "dialects.slots.SlotStatements.look_at_slots",
-        "CASE WHEN fence = 0 THEN value ELSE '0' END",
+        "CASE WHEN fence = 0 THEN value WHEN fence < 0 THEN '-1' ELSE '0' END",
         "value",
         f"{LIMIT}::test_the_name_of_an_election[threads-sqlite-leading-5]",
         beyond=reasons.TWO_KINDS,

@@ -504,6 +504,8 @@ class ModelStore(Store):
         found = self.tables.limits.get(command.name)
         known = found is not None or command.name in self.tables.values
         limit = str(found or 0) if known else None
+        if command.name in self.tables.rates:
+            limit = "-1"
         rows = [
             (limit, *self._told(key, names[key]), None, self._anybodys(names[key]))
             for key in keys
