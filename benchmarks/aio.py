@@ -17,8 +17,8 @@ from sqlalchemy import URL, make_url
 
 from dblock import Locks
 from dblock.aio import AsyncLocks
+from dblock.dialects.query import Query
 from dblock.protocol import commands
-from dblock.protocol.steps import Query
 
 from .figures import Effort, Figure, Sheet, Target
 from .measure import TURN

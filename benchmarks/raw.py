@@ -12,8 +12,8 @@ from sqlalchemy import URL, make_url
 
 from dblock import Locks
 from dblock.dialects import Dialect
+from dblock.dialects.query import Query
 from dblock.protocol import commands
-from dblock.protocol.steps import Query
 
 from .measure import Cycle
 

@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 from dblock import Locks
+from dblock.dialects.query import Query
 from dblock.protocol import commands
-from dblock.protocol.steps import Query
 
 from . import raw
 from .figures import Effort, Figure, Sheet, Target

@@ -121,7 +121,7 @@ def pass_through(
     place = ".".join(dialect.quote(part) for part in parts if part)
     query = dialect.query(Gate(place, name, fence))
     try:
-        newest = query.read(transaction.execute(query))
+        newest = transaction.execute(query).answer
     except StatementError as failure:
         raise _explained(dialect, failure, name, place) from failure.__cause__
     if newest > fence:

@@ -14,8 +14,8 @@ from ..dialects.answer_deadline import ended_after, in_loop
 from ..dialects.mariadb.adapter import PyMySQL
 from ..dialects.postgresql.adapter import Psycopg
 from ..dialects.postgresql.sender import Sender
+from ..dialects.query import Query
 from ..dialects.sqlite.adapter import FileSender, SQLite3
-from ..protocol.steps import Query
 from .bridge import answer, await_, check, leave, ready
 
 T = TypeVar("T")

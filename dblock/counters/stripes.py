@@ -163,7 +163,7 @@ class StripedTable(SessionTable):
         if least <= most:
             for free in (True, False):
                 query = self._shift_one(transaction, numbers, free).query(values)
-                changed = self.run(transaction, query).matched
+                changed = self.run(transaction, query).answer
                 if changed > 1:
                     raise self._not_one(key, "were changed: roll your transaction back")
                 if changed:

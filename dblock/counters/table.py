@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.schema import Column, Table
 from sqlalchemy.types import Float, NullType, Numeric, TypeDecorator
 
+from ..dialects.query import Query
 from ..io.borrowed import TableTransaction
 from ..io.core_statement import Compiled
 from ..io.sqlalchemy_transaction import BorrowedTransaction, borrow
@@ -22,7 +23,7 @@ from ..protocol.commands import Apply
 from ..protocol.explain import explain
 from ..protocol.faults import Fault, StatementError
 from ..protocol.place import explain_borrowed
-from ..protocol.steps import Query, Reply
+from ..protocol.steps import Reply
 from .columns import Columns
 from .numbers import Number, Numbers
 
@@ -171,7 +172,7 @@ class CounterTable(ABC, Generic[Transaction]):
 
         compiled = self.once("shift", transaction, statement)
         values = {KEY: key, AMOUNT: amount, LEAST: least, MOST: most}
-        return self.run(transaction, compiled.query(values)).matched > 0
+        return self.run(transaction, compiled.query(values)).answer > 0
 
     def set(self, transaction: Transaction, key: Any, seen: Number, new: Number) -> bool:
         """Set the value of a row that is still as seen; False if it has changed."""
@@ -186,7 +187,7 @@ class CounterTable(ABC, Generic[Transaction]):
 
         compiled = self.once("set", transaction, statement)
         values = {KEY: key, SEEN: seen, NEW: new}
-        return self.run(transaction, compiled.query(values)).matched == 1
+        return self.run(transaction, compiled.query(values)).answer == 1
 
     def alone(self) -> ColumnElement[bool]:
         """Return the condition that exactly one row has the key. Without a unique constraint in the
@@ -235,7 +236,7 @@ class CounterTable(ABC, Generic[Transaction]):
         self._whereabouts.find(transaction)
         while True:
             apply = partial(transaction.execute, self._dialect.query(Apply(key)))
-            if self._retried(apply, ours=True).matched:
+            if self._retried(apply, ours=True).answer:
                 return True
             if not self._whereabouts.moved(transaction, key):
                 return False
@@ -244,7 +245,7 @@ class CounterTable(ABC, Generic[Transaction]):
         """Make a change in the user's transaction."""
         return change()
 
-    def run(self, transaction: Transaction, query: Query[Any]) -> Reply:
+    def run(self, transaction: Transaction, query: Query[int]) -> Reply[int]:
         return self._retried(partial(transaction.execute, query))
 
     def sleep_after(self, number: int, start: float) -> float | None:

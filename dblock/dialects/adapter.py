@@ -14,10 +14,11 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, Protocol
 
 from ..policy import Timeouts
+from ..protocol.commands import EndSession
 from ..protocol.state import Passed
-from ..protocol.steps import Query
 from .borrowed_driver import BorrowedDriver
 from .look_alikes import recognise, refusal
+from .query import Query
 from .values import text
 
 #: A statement's rows, and how many rows it matched.
@@ -45,7 +46,7 @@ class ServerSession:
     """
 
     server: str | None = None
-    end: Query[bool] | None = None
+    end: EndSession | None = None
     doubts: list[str] = field(default_factory=list, compare=False)
 
 

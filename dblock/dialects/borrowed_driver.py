@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ..protocol.faults import Fault
-from ..protocol.steps import Query
+from .query import Query
 
 if TYPE_CHECKING:
     from sqlalchemy.pool import PoolProxiedConnection

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, TypeVar
 
 from ..policy import Timeouts
 from ..protocol.commands import (
+    Begin,
     Command,
     FinishOnce,
     ForgetOnce,
@@ -27,10 +28,10 @@ from ..protocol.commands import (
 from ..protocol.schema_version import Schema
 from ..protocol.state import Found, Place
 from ..protocol.statements import Statements
-from ..protocol.steps import Query, Reply
 from ..protocol.timing import Timing
 from .adapter import Adapter
 from .migrations import Migrations
+from .query import Query, Result
 from .replies import read_look, read_rows
 from .statement import Statement, Text, statement, statements_of
 from .values import UNPLACED, Values, text
@@ -45,8 +46,8 @@ def _keys(dialect: Dialect, command: Look) -> dict[str, object]:
     return {f"name{number}": dialect.key(name) for number, name in enumerate(command.names)}
 
 
-def _read_place(dialect: Dialect, _: LookAround, reply: Reply) -> Found:
-    found, row = dialect.found, reply.rows[0] if reply.rows else ()
+def _read_place(dialect: Dialect, _: LookAround, result: Result) -> Found:
+    found, row = dialect.found, result.rows[0] if result.rows else ()
     schema, identity = Schema.of(row[len(found) :]), row[len(found) + 2 :]
     if not any(identity):
         return Found(schema, None)
@@ -120,6 +121,10 @@ class Dialect(Values, Migrations, Statements):
         self._name_tables()
 
     def query(self, command: Command[R]) -> Query[R]:
+        """Return the statement that asks this database for a command.
+
+        Raises NotImplementedError if the database does not have the command.
+        """
         # This is one function, because every statement passes it.
         found = self.registered.get(type(command))
         if found is None:
@@ -142,6 +147,10 @@ class Dialect(Values, Migrations, Statements):
         read = found.read if found.reads is None else partial(found.reads, self, command)
         # Query(...) would be one more call of a function in Python.
         return tuple.__new__(Query, (text.sql, params, command, timeout, text.durable, read))
+
+    def begin(self, patience: float | None) -> tuple[Query[int], ...]:
+        """Begin the row lock's own transaction."""
+        return (Query("BEGIN", {}, Begin()),)
 
     def _name_tables(self) -> None:
         """Set the tables' names for the statements."""

@@ -12,23 +12,23 @@ import json
 
 from ..lock_state import Leader
 from ..protocol.commands import ReadLeader, WriteValue
-from ..protocol.steps import Reply
 from .dialect import Dialect
+from .query import Result
 from .readers import shared
 from .statement import statement
 from .values import utc
 
 
-def is_written(_: object, command: WriteValue, reply: Reply) -> bool:
+def is_written(_: object, command: WriteValue, result: Result) -> bool:
     """Read whether the value is this hold's, from the first column: the value's fence."""
-    return bool(reply.rows) and int(reply.rows[0][0]) == command.fence
+    return bool(result.rows) and int(result.rows[0][0]) == command.fence
 
 
-def read_leader(reply: Reply) -> Leader | None:
+def read_leader(result: Result) -> Leader | None:
     """Read the columns of :class:`.Leader`; None without a leader."""
-    if not reply.rows:
+    if not result.rows:
         return None
-    owner, fence, value, acquired_at, remaining = reply.rows[0]
+    owner, fence, value, acquired_at, remaining = result.rows[0]
     since = utc(acquired_at)
     assert since is not None
     return Leader(

@@ -6,64 +6,64 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..protocol.state import Granted, LockRow, Queued, QueuePosition, Record, RowOutcome
-from ..protocol.steps import Reply, any_row
+from .query import Result, any_row
 from .values import text, utc
 
 # The number of :attr:`.Dialect.columns`.
 _COLUMNS = 8
 
 
-def read_grant(reply: Reply) -> Granted | None:
+def read_grant(result: Result) -> Granted | None:
     """Read the fence and the seconds to the expiry from the first columns; None without a grant."""
-    if not reply.rows or reply.rows[0][0] is None:
+    if not result.rows or result.rows[0][0] is None:
         return None
-    fence, remaining, *_ = reply.rows[0]
+    fence, remaining, *_ = result.rows[0]
     return Granted(fence, float(remaining))
 
 
-def read_join(reply: Reply) -> Granted | Queued | None:
+def read_join(result: Result) -> Granted | Queued | None:
     """Read the reply to a join: three columns of a grant, as in :func:`read_grant`, then the name's
     row and the ticket's position, if it is in the queue."""
-    return read_grant(reply) or read_joined(reply)
+    return read_grant(result) or read_joined(result)
 
 
-def read_joined(reply: Reply) -> Queued | None:
+def read_joined(result: Result) -> Queued | None:
     """Read the reply to a join that is known not to be a grant."""
-    queued = read_queued(reply.rows[0][3:]) if reply.rows else None
+    queued = read_queued(result.rows[0][3:]) if result.rows else None
     return None if queued is None or queued.position.ahead is None else queued
 
 
-def read_fence(reply: Reply) -> int:
+def read_fence(result: Result) -> int:
     """Read the reply's only value, a fence."""
-    return int(reply.rows[0][0])
+    return int(result.rows[0][0])
 
 
-def read_attached(reply: Reply) -> int | None:
+def read_attached(result: Result) -> int | None:
     """Read the fence of the hold that was attached, from the first column."""
-    return int(reply.rows[0][0]) if reply.rows else None
+    return int(result.rows[0][0]) if result.rows else None
 
 
-def read_renewed(reply: Reply) -> dict[str, int | None]:
+def read_renewed(result: Result) -> dict[str, int | None]:
     """Read the tokens of the holds that were renewed, and their fences."""
-    return {row[0]: row[1] for row in reply.rows}
+    return {row[0]: row[1] for row in result.rows}
 
 
-def read_record(reply: Reply) -> Record | None:
+def read_record(result: Result) -> Record | None:
     """Read the record of a call: its first columns are the token, the fingerprint, the result."""
-    if not reply.rows or reply.rows[0][0] is None:
+    if not result.rows or result.rows[0][0] is None:
         return None
-    token, *columns = reply.rows[0][:3]
+    token, *columns = result.rows[0][:3]
     return Record(text(token), *(None if said is None else text(said) for said in columns))
 
 
-def read_row_lock(reply: Reply) -> RowOutcome:
+def read_row_lock(result: Result) -> RowOutcome:
     """Read whether the row was locked: then the reply has it, or the statement wrote it."""
-    return RowOutcome(any_row(reply) or reply.matched > 0)
+    return RowOutcome(any_row(result) or result.matched > 0)
 
 
-def read_rows(reply: Reply) -> list[LockRow]:
+def read_rows(result: Result) -> list[LockRow]:
     """Read the rows of names."""
-    return list(map(_row, reply.rows))
+    return list(map(_row, result.rows))
 
 
 def _row(columns: Sequence[Any]) -> LockRow:
@@ -80,9 +80,9 @@ def _row(columns: Sequence[Any]) -> LockRow:
     )
 
 
-def read_look(reply: Reply) -> Queued | None:
+def read_look(result: Result) -> Queued | None:
     """Read a name's row, and behind it a ticket's position; None without the row."""
-    return read_queued(reply.rows[0]) if reply.rows else None
+    return read_queued(result.rows[0]) if result.rows else None
 
 
 def read_queued(columns: Sequence[Any]) -> Queued:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from ..protocol.commands import LookForUnused, RaiseFloor, Retire
 from ..protocol.state import NamePage
-from ..protocol.steps import Reply
 from .dialect import Dialect
+from .query import Result
 from .statement import statement
 from .values import text
 
@@ -23,8 +23,8 @@ def idle(_: Dialect, command: LookForUnused | Retire) -> dict[str, object]:
     return {"age": command.idle}
 
 
-def _page(reply: Reply) -> NamePage | None:
-    last, fence = reply.rows[0]
+def _page(result: Result) -> NamePage | None:
+    last, fence = result.rows[0]
     return None if last is None else NamePage(text(last), None if fence is None else int(fence))
 
 

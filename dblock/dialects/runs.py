@@ -20,8 +20,8 @@ from ..protocol.commands import (
     PruneValues,
     ReadClock,
 )
-from ..protocol.steps import Reply
 from .dialect import Dialect
+from .query import Result
 from .replies import read_fence
 from .statement import statement
 from .values import text, utc
@@ -30,14 +30,14 @@ from .values import text, utc
 PRUNED_AT_ONCE = 1000
 
 
-def _moment(reply: Reply) -> datetime:
-    moment = utc(reply.rows[0][0])
+def _moment(result: Result) -> datetime:
+    moment = utc(result.rows[0][0])
     assert moment is not None
     return moment
 
 
-def _runs(reply: Reply) -> list[RunState]:
-    return list(map(_run, reply.rows))
+def _runs(result: Result) -> list[RunState]:
+    return list(map(_run, result.rows))
 
 
 def _run(columns: Sequence[Any]) -> RunState:
@@ -108,7 +108,7 @@ class RunStatements(Dialect):
                 ) AS age FROM {self.run_table} AS one
             ) AS run WHERE age = 1 ORDER BY started_at DESC LIMIT {command.limit}"""
 
-    @statement(ListHeldRuns, read=lambda reply: {run.name: run for run in _runs(reply)})
+    @statement(ListHeldRuns, read=lambda result: {run.name: run for run in _runs(result)})
     def held_runs(self) -> str:
         return f"""SELECT {self._run_columns}
             FROM {self.lock_table} AS l JOIN {self.run_table} AS run

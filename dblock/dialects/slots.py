@@ -16,8 +16,8 @@ from typing import ClassVar
 from ..protocol.commands import GrantSlot, LookAtSlots, SetLimit
 from ..protocol.slots import slot_name
 from ..protocol.state import Granted, Slots
-from ..protocol.steps import Reply
 from .dialect import Dialect
+from .query import Result
 from .replies import read_grant, read_queued
 from .statement import statement
 from .values import text
@@ -30,13 +30,13 @@ def slot_parameters(dialect: Dialect, command: GrantSlot) -> dict[str, object]:
     return limit | {"slot": dialect.key(_known_slot(command))} if command.known else limit
 
 
-def read_slot(_: Dialect, command: GrantSlot, reply: Reply) -> Granted | None:
+def read_slot(_: Dialect, command: GrantSlot, result: Result) -> Granted | None:
     """Read a grant as :func:`.read_grant` does, and the slot's name from the third column if the
     statement chose the slot."""
-    granted = read_grant(reply)
+    granted = read_grant(result)
     if granted is None or command.known:
         return read_known_slot(command, granted)
-    return granted._replace(name=text(reply.rows[0][2]))
+    return granted._replace(name=text(result.rows[0][2]))
 
 
 def read_known_slot(command: GrantSlot, granted: Granted | None) -> Granted | None:
@@ -55,10 +55,10 @@ def _numbered(dialect: Dialect, command: LookAtSlots) -> dict[str, object]:
     return {f"name{number}": dialect.key(one) for number, one in enumerate(names)}
 
 
-def _slots(reply: Reply) -> Slots:
-    stored = reply.rows[0][0]
+def _slots(result: Result) -> Slots:
+    stored = result.rows[0][0]
     limit = None if stored is None else json.loads(stored)
-    rows = [read_queued(row) for _, *row in reply.rows if row[0] is not None]
+    rows = [read_queued(row) for _, *row in result.rows if row[0] is not None]
     return Slots(
         limit if limit is None or type(limit) is int else 0,
         {one.row.name: one for one in rows},
@@ -108,7 +108,8 @@ class SlotStatements(Dialect):
     @statement(LookAtSlots, read=_slots, parameters=_numbered)
     def look_at_slots(self, command: LookAtSlots) -> str:
         keys = ", ".join(map(self.parameter, _numbered(self, command)))
-        value = "CASE WHEN fence = 0 THEN value ELSE '0' END"  # which is no limit
+        # 0 and -1 are no limits: the fence of an election is positive, of a rate limit negative.
+        value = "CASE WHEN fence = 0 THEN value WHEN fence < 0 THEN '-1' ELSE '0' END"
         stored = f"SELECT {value} FROM {self.value_table} WHERE lock_name = {self.name_parameter}"
         return f"""SELECT ({stored}), {self.columns}, NULL, {self.anybodys}
             FROM (SELECT 1 AS one) AS always LEFT JOIN {self.lock_table}

@@ -25,8 +25,8 @@ it: ``Name`` by :meth:`.Values.key`, ``Duration`` by :meth:`.Values.shift`, ``Ex
 ``parameters`` is a function of the dialect and the command; it returns parameters that are no
 fields, or that replace fields.
 
-*The reply* is the number of rows; else ``read`` reads it, as in :class:`.Query`. ``reads`` is a
-function of the dialect, the command and the reply, for a reading that depends on these.
+*The answer* is the number of rows; else ``read`` reads it, as in :class:`.Query`. ``reads`` is a
+function of the dialect, the command and the result, for a reading that depends on these.
 
 *The lock timeout* is the dialect's :attr:`.Values.patience`. ``lock_timeout`` replaces it: seconds,
 None for the session's own limit, ``"patience"`` for the command's field, or a function of the
@@ -42,7 +42,7 @@ To add a statement:
 1. Write its command in the file of its subject in :mod:`dblock.protocol.commands`, with the
    contract as the docstring, and the fields that the text or the lock timeout needs. Export it.
 2. Register it in each dialect. Where a dialect has no such statement, add the command and the
-   reason to its ``unsupported``. A procedure calls ``dialect.query(Command(...))``.
+   reason to its ``unsupported``. A procedure yields ``Execute(Command(...))``.
 3. Add a line to COMMANDS in ``tests/protocol/test_commands.py``, and a scene to
    ``tests/protocol/test_traces.py``. Say in ``dblock/testing/wire.py`` what a test may lose of it.
 4. ``python -m tests.golden`` writes the golden pages. Read the SQL there.
@@ -67,7 +67,7 @@ from typing import (
 )
 
 from ..protocol.commands import Command, Encoding
-from ..protocol.steps import Reply, count
+from .query import Result, count
 from .values import Values
 
 R = TypeVar("R")
@@ -152,8 +152,8 @@ class Registering(Generic[R]):
     """What a dialect says beside the SQL; as a decorator it registers the method below."""
 
     command: type[Command[R]]
-    read: Callable[[Reply], R]
-    reads: Callable[[Any, Any, Reply], R] | None
+    read: Callable[[Result], R]
+    reads: Callable[[Any, Any, Result], R] | None
     lock_timeout: float | Literal["usual", "patience"] | LockTimeout | None
     parameters: Parameters | None
 
@@ -177,17 +177,17 @@ class Options(TypedDict, total=False):
 def statement(command: type[Command[int]], **options: Unpack[Options]) -> Registering[int]: ...
 @overload
 def statement(
-    command: type[Command[R]], *, read: Callable[[Reply], R], **options: Unpack[Options]
+    command: type[Command[R]], *, read: Callable[[Result], R], **options: Unpack[Options]
 ) -> Registering[R]: ...
 @overload
 def statement(
-    command: type[Command[R]], *, reads: Callable[[Any, Any, Reply], R], **options: Unpack[Options]
+    command: type[Command[R]], *, reads: Callable[[Any, Any, Result], R], **options: Unpack[Options]
 ) -> Registering[R]: ...
 def statement(
     command: type[Command[Any]],
     *,
-    read: Callable[[Reply], Any] = count,
-    reads: Callable[[Any, Any, Reply], Any] | None = None,
+    read: Callable[[Result], Any] = count,
+    reads: Callable[[Any, Any, Result], Any] | None = None,
     **options: Unpack[Options],
 ) -> Registering[Any]:
     """Register the method below as the statement for a command."""

@@ -14,7 +14,7 @@ class Values:
     """How one database writes keys and parameters."""
 
     #: Seconds that a statement waits for locks of other transactions if it sets no limit itself, as
-    #: in :class:`~..protocol.steps.Query`.
+    #: in :class:`.Query`.
     patience: ClassVar[float | None] = None
 
     #: The parameter ``name`` in the driver's style.

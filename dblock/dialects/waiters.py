@@ -10,16 +10,16 @@ from typing import Any, ClassVar
 from ..lock_state import WaiterState
 from ..protocol.commands import ListBlocked, ListWaiters, Register, Sweep, Unregister
 from ..protocol.deadlock import Blocked
-from ..protocol.steps import Reply
 from .dialect import Dialect
+from .query import Result
 from .statement import statement
 from .values import text, utc
 
 
-def _waiters(reply: Reply) -> dict[str, tuple[WaiterState, ...]]:
+def _waiters(result: Result) -> dict[str, tuple[WaiterState, ...]]:
     """Read the waiters for each name."""
     found: dict[str, tuple[WaiterState, ...]] = {}
-    for key, owner, strategy, since, waited in reply.rows:
+    for key, owner, strategy, since, waited in result.rows:
         moment = utc(since)
         assert moment is not None
         waiter = WaiterState(owner, strategy, moment, float(waited))
@@ -27,8 +27,8 @@ def _waiters(reply: Reply) -> dict[str, tuple[WaiterState, ...]]:
     return found
 
 
-def _all_blocked(reply: Reply) -> list[Blocked]:
-    return list(map(_blocked, reply.rows))
+def _all_blocked(result: Result) -> list[Blocked]:
+    return list(map(_blocked, result.rows))
 
 
 def _blocked(row: Sequence[Any]) -> Blocked:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..dialects.query import Query, all_rows
 from ..io.connecting import Connector
 from ..io.connections import Connections
 from ..io.target import address
 from ..protocol.explain import explain
 from ..protocol.faults import Fault, StatementError
-from ..protocol.steps import Query
 from . import common, mariadb, postgresql, sqlite
 from .finding import Check, Finding, Level, Patient, note, ok, wrong
 
@@ -47,7 +47,8 @@ def examine(locks: Locks) -> list[Finding]:
     findings = [ok("database", where)]
 
     def ask(sql: str, **params: object) -> list[tuple[object, ...]]:
-        return [tuple(row) for row in connections.execute(connection, Query(sql, params)).rows]
+        query = Query(sql, params, read=all_rows)
+        return [tuple(row) for row in connections.execute(connection, query).answer]
 
     patient = Patient(dialect, connection, ask)
     try:

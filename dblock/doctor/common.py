@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
+from ..dialects.query import Result
 from ..dialects.values import utc
 from ..protocol.commands import ReadClock
 from ..protocol.faults import Fault, StatementError
 from ..protocol.schema_version import SCHEMA_VERSION, Schema
-from ..protocol.steps import Reply
 from ..system import clock
 from .finding import Check, ClockReading, Finding, Patient, note, ok, wrong
 
@@ -69,7 +69,7 @@ def look(patient: Patient) -> ClockReading:
     """Read the server's clock."""
     before = clock.now()
     query = patient.dialect.query(ReadClock())
-    there = query.read(Reply(patient.ask(query.sql), 1, 0.0, 0.0))
+    there = query.read(Result(patient.ask(query.sql), 1))
     patient.looks.append(ClockReading(there, before, clock.now()))
     return patient.looks[-1]
 

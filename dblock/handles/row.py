@@ -13,11 +13,11 @@ from ..holding.handle_holds import HandleHolds
 from ..holding.holds import RowHold
 from ..io.driver import OwnTransaction
 from ..protocol import release, row_lock
+from ..protocol.commands import Command
 from ..protocol.deadline import Deadline
 from ..protocol.faults import Fault, StatementError
 from ..protocol.observer import Belief, Change
 from ..protocol.row_lock import Locked
-from ..protocol.steps import Query
 from .base import SingleHandle
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class RowLock(SingleHandle):
                 self._end(failure.end)
                 raise self._lost(hold, failure) from failure.__cause__
 
-    def _abandon(self, end: Query[bool] | None, waiters: Sequence[Waiter]) -> None:
+    def _abandon(self, end: Command[bool] | None, waiters: Sequence[Waiter]) -> None:
         """End the session and delete the waiters' rows that an interrupted wait may have left."""
         with contextlib.suppress(Exception):
             self._end(end)
@@ -220,7 +220,7 @@ class RowLock(SingleHandle):
             with contextlib.suppress(Exception):
                 self._database.withdraw(waiter)
 
-    def _end(self, end: Query[bool] | None) -> None:
+    def _end(self, end: Command[bool] | None) -> None:
         """End the lost session, which may still keep the row locked on the server."""
         if end is not None:
             with contextlib.suppress(StatementError, DBLockError):

@@ -10,12 +10,12 @@ from ..arguments import LIMIT_MAX, check_limit
 from ..errors import DBLockError, DeadlockDetected, NotAcquired, NotHeld
 from ..holding.lease_hold import NO_CALLBACKS
 from ..protocol import slots
+from ..protocol.commands import Command
 from ..protocol.deadline import Deadline
 from ..protocol.doubt import Doubt
 from ..protocol.lease import Held, LeaseRequest, Refused
 from ..protocol.schedule import Plan
 from ..protocol.slots import SlotAttempt, number_of, slot_name
-from ..protocol.steps import Query
 from .base import Silent, SingleHandle
 from .lease import Lease
 from .taking import Taking
@@ -185,7 +185,7 @@ class Semaphore(SingleHandle):
         (slot or self._lease)._undo(taking, find)
 
     def _wait(
-        self, attempt: SlotAttempt, orphaned: list[Query[bool]], waited: contextlib.ExitStack
+        self, attempt: SlotAttempt, orphaned: list[Command[bool]], waited: contextlib.ExitStack
     ) -> Held | Refused:
         """Take the turnstile, and then a slot as soon as one is free."""
         database, options, deadline = self._database, self._options, attempt.deadline

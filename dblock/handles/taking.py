@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from ..holding.database import Database
     from ..holding.lease_hold import LeaseHold
     from ..io.user_locks import UserLock
+    from ..protocol.commands import Command
     from ..protocol.lease import Held, LeaseRequest, Refused
     from ..protocol.release import Find
-    from ..protocol.steps import Query
     from ..protocol.waiters import Waiter
     from .options import LeaseOptions
 
@@ -42,7 +42,7 @@ class Taking:
     def __init__(self, database: Database, request: LeaseRequest) -> None:
         self._database = database
         self.request = request
-        self.orphaned: list[Query[bool]] = []
+        self.orphaned: list[Command[bool]] = []
         self.waiter: Waiter | None = None
         self.user_lock: UserLock | None = None
         self.hold: LeaseHold | None = None

@@ -85,7 +85,7 @@ class Database:
         self.label = check_label(label or "")
         self.contenders = Contenders(holders, dialect, runtime)
         #: Runs a procedure to its outcome.
-        self.run = Driver(self.connections, runtime, self.contenders.local_queue).run
+        self.run = Driver(self.connections, dialect, runtime, self.contenders.local_queue).run
         #: Finds the place of the tables, and checks that a user's transaction uses them.
         self.whereabouts = Whereabouts(dialect, self.run, runtime)
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
 from ..dialects.borrowed_driver import FAILED, BorrowedDriver
+from ..dialects.query import Query
 from ..protocol.explain import explain, transaction_broken
 from ..protocol.faults import Fault, StatementError
-from ..protocol.steps import ExecuteInTransaction, Query, Reply
+from ..protocol.steps import ExecuteInTransaction, Reply
 from .driver_errors import first_line
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
     Borrowable = Connection | Session | scoped_session[Any]
     Lender = Callable[[Any, Dialect, Runtime], "Borrowed | None"]
+
+R = TypeVar("R")
 
 #: Functions for the transactions of frameworks that dblock does not import. Each returns None for
 #: an object of another framework, and raises ValueError as :func:`.sqlalchemy_transaction.borrow`
@@ -75,7 +78,7 @@ class Borrowed(ABC):
         """Call a function, with the transaction, if a savepoint that is open now is rolled back."""
 
     @abstractmethod
-    def execute(self, query: Query[Any]) -> Reply:
+    def execute(self, query: Query[R]) -> Reply[R]:
         """Run one statement. Raises StatementError for a fault of the database."""
 
     @abstractmethod
@@ -96,26 +99,27 @@ class Borrowed(ABC):
         """Begin the transaction for SQLAlchemy, whose listeners run now. So their statements are
         not undone with dblock's."""
 
-    def run(self, step: ExecuteInTransaction) -> Reply:
+    def run(self, step: ExecuteInTransaction) -> Reply[Any]:
+        query = self._dialect.query(step.command)
         with self.driver.bounded(self.driver_connection, step.patience, step.within):
             # A savepoint, only on a database where a failure undoes more than its statement. SQLite
             # must not have one: if it began the transaction, its release would commit that.
             if step.keep is None or not self._dialect.failure_aborts:
-                return self.execute(step.query)
+                return self.execute(query)
             self.begin()
             if not self.driver.has_begun(self.driver_connection):  # saves two round trips
-                return self._execute_or_undo(step, step.keep, self.start_over)
+                return self._execute_or_undo(query, step.keep, self.start_over)
             savepoint = self.savepoint()
-            reply = self._execute_or_undo(step, step.keep, partial(self.undo, savepoint))
+            reply = self._execute_or_undo(query, step.keep, partial(self.undo, savepoint))
             self.release(savepoint)
             return reply
 
     def _execute_or_undo(
-        self, step: ExecuteInTransaction, keep: Callable[[Reply], bool], undo: Callable[[], None]
-    ) -> Reply:
+        self, query: Query[R], keep: Callable[[R], bool], undo: Callable[[], None]
+    ) -> Reply[R]:
         """Run a statement, and undo what it did if it fails or is not to be kept."""
         try:
-            reply = self.execute(step.query)
+            reply = self.execute(query)
         except StatementError:
             try:
                 undo()
@@ -127,7 +131,7 @@ class Borrowed(ABC):
             except DBAPIError:
                 pass  # the whole transaction is gone, as the first error says
             raise
-        if not keep(reply):
+        if not keep(reply.answer):
             undo()
         return reply
 
@@ -145,7 +149,7 @@ class Borrowed(ABC):
             if failure.fault is Fault.DISCONNECTED:
                 raise transaction_broken(failure) from failure.__cause__
             raise explain(self._dialect, failure) from failure.__cause__
-        adapter.recognise(*reply.rows[0])
+        adapter.recognise(*reply.answer[0])
 
     def fault(self, cause: BaseException) -> Exception | None:
         """Return the fault that the driver's error means, or None if it means none."""

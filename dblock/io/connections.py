@@ -15,11 +15,12 @@ from collections.abc import Callable
 from functools import partial
 from math import inf
 from queue import Empty
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
+from ..dialects.query import Query, Result
 from ..dialects.values import UNPLACED
 from ..protocol.faults import Fault, StatementError
-from ..protocol.steps import Query, Reply
+from ..protocol.steps import Reply
 from .connecting import Connector, OwnConnection, close, replaced
 from .driver_errors import first_line
 from .fork import begins_anew, leave_to_parent
@@ -27,6 +28,8 @@ from .fork import begins_anew, leave_to_parent
 if TYPE_CHECKING:
     from ..dialects.adapter import Adapter
     from .runtime import Runtime, Turns
+
+R = TypeVar("R")
 
 IDLE_MAX = 8
 
@@ -172,12 +175,12 @@ class Connections:
     def execute(
         self,
         connection: OwnConnection,
-        query: Query[Any],
+        query: Query[R],
         within: float | None = None,
         *,
         waits: bool = False,
-    ) -> Reply:
-        """Run one statement on one of these connections; await its answer ``within`` seconds.
+    ) -> Reply[R]:
+        """Run one statement on one of these connections; await its result ``within`` seconds.
 
         ``waits`` is as in :class:`.Send`. Raises StatementError for a fault of the database.
         """
@@ -187,7 +190,7 @@ class Connections:
             query = query._replace(sql=self._placed(query.sql))
         sent = self._runtime.now()
         try:
-            rows, matched = connection.send(
+            result = connection.send(
                 query, socket if within is None else min(within, socket), waits
             )
         except Exception as error:
@@ -206,7 +209,9 @@ class Connections:
         if session.doubts:  # the answer proves nothing: a standby may not have the commit
             raise StatementError(Fault.DISCONNECTED, session.doubts.pop())
         self._permits.answered = answered = self._runtime.now()
-        return Reply(rows, matched, sent, answered, session.server)
+        # Result(...) and Reply(...) would each be one more call of a function in Python.
+        answer = query.read(tuple.__new__(Result, result))
+        return tuple.__new__(Reply, (answer, sent, answered, session.server))
 
     def give(self, connection: OwnConnection) -> None:
         """Put back a connection that is outside any transaction."""

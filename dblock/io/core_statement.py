@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.sql import Select
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from ..protocol.steps import Query
+from ..dialects.query import Query
 
 if TYPE_CHECKING:
     from sqlalchemy.engine.interfaces import Dialect as SQLAlchemyDialect

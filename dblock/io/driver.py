@@ -6,8 +6,10 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from ..dialects.query import Query
 from ..errors import Unavailable
 from ..protocol import commands
+from ..protocol.commands import Command
 from ..protocol.faults import StatementError
 from ..protocol.steps import (
     Disown,
@@ -16,10 +18,10 @@ from ..protocol.steps import (
     ExecuteOnSession,
     ForgetTransaction,
     Procedure,
-    Query,
     Reply,
     Sleep,
     Step,
+    Turn,
     WaitNotification,
     WaitTurn,
 )
@@ -39,7 +41,7 @@ T = TypeVar("T")
 class Transaction(Protocol):
     """The transaction of a row lock or a guard: dblock's own, or the user's."""
 
-    def run(self, step: ExecuteInTransaction) -> Reply: ...
+    def run(self, step: ExecuteInTransaction) -> Reply[Any]: ...
 
     def forget(self) -> None: ...
 
@@ -47,8 +49,15 @@ class Transaction(Protocol):
 class Driver:
     """Runs procedures to their end, one step after the other, for the caller."""
 
-    def __init__(self, connections: Connections, runtime: Runtime, local_queue: LocalQueue) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        dialect: Dialect,
+        runtime: Runtime,
+        local_queue: LocalQueue,
+    ) -> None:
         self.connections = connections
+        self.dialect = dialect
         self.runtime = runtime
         self.local_queue = local_queue
 
@@ -56,7 +65,7 @@ class Driver:
         self,
         procedure: Procedure[T],
         transaction: Transaction | None = None,
-        orphaned: list[Query[bool]] | None = None,
+        orphaned: list[Command[bool]] | None = None,
         user_lock: UserLock | None = None,
         waiter: LocalWaiter | None = None,
     ) -> T:
@@ -64,8 +73,8 @@ class Driver:
 
         The steps of a row lock run in ``transaction``; the steps that wait in the server, on the
         session of ``user_lock``. ``waiter`` is the procedure's place in the local queue, if it has
-        one already. If the caller is interrupted, this appends to ``orphaned`` the query that ends
-        the session, on which the server may still run the statement.
+        one already. If the caller is interrupted, this appends to ``orphaned`` the command that
+        ends the session, on which the server may still run the statement.
         """
         reply: Any = None  # a generator is started by sending None
         failure: StatementError | None = None
@@ -101,41 +110,44 @@ class Driver:
         self,
         step: Step,
         transaction: Transaction | None,
-        orphaned: list[Query[bool]] | None,
+        orphaned: list[Command[bool]] | None,
         waiter: LocalWaiter | None,
         user_lock: UserLock | None,
-    ) -> Reply:
+    ) -> Reply[Any]:
         if isinstance(step, ExecuteOnSession):
             assert user_lock is not None, "only a waiter with a user lock waits for it"
             return user_lock.run(step, orphaned)
         sent = self.runtime.now()
         if isinstance(step, Sleep):
             self.runtime.sleep(step.seconds)
-            return Reply((), 0, sent, self.runtime.now())
+            return Reply(None, sent, self.runtime.now())
         if isinstance(step, WaitTurn):
             assert waiter is not None
             first, alarmed = waiter.stand(step.seconds)
-            places = [waiter.ticket(step.server, look=step.look, topic=step.topic)] if first else []
-            return Reply(places, int(alarmed), sent, self.runtime.now())
+            turn = Turn(first=False, alarmed=True) if alarmed else None
+            if first:
+                turn = Turn(True, *waiter.ticket(step.server, look=step.look, topic=step.topic))
+            return Reply(turn, sent, self.runtime.now())
         if isinstance(step, WaitNotification):
             assert waiter is not None, "a waiter with a ticket has joined the queue"
             called, passed = waiter.wait(step.seconds)
-            rows = [] if passed is None else [passed]
-            return Reply(rows, int(called), sent, self.runtime.now())
+            return Reply(passed or called, sent, self.runtime.now())
         if isinstance(step, Disown):
             self.local_queue.notifier.disown(step.tickets)
-            return Reply((), 0, sent, self.runtime.now())
+            return Reply(None, sent, self.runtime.now())
         assert transaction is not None, "only procedures over a transaction hold or forget"
         if isinstance(step, ExecuteInTransaction):
             return transaction.run(step)
         assert isinstance(step, ForgetTransaction)
         transaction.forget()
-        return Reply((), 0, sent, self.runtime.now())
+        return Reply(None, sent, self.runtime.now())
 
-    def _run(self, step: Execute, orphaned: list[Query[bool]] | None) -> Reply:
-        connection = self.connections.take(first=type(step.query.command) in commands.FIRST)
+    def _run(self, step: Execute, orphaned: list[Command[bool]] | None) -> Reply[Any]:
+        connection = self.connections.take(first=type(step.command) in commands.FIRST)
         try:
-            reply = self.connections.execute(connection, step.query, step.within)
+            reply = self.connections.execute(
+                connection, self.dialect.query(step.command), step.within
+            )
         except StatementError as failure:
             if failure.fault in UNUSABLE:
                 self.connections.drop(connection)
@@ -162,9 +174,9 @@ class OwnTransaction:
         self._connection: OwnConnection | None = None
         self._begun = False
         self._pid = os.getpid()
-        #: The query that ends the session of an interrupted wait, so that the wait does not get the
-        #: lock later.
-        self.orphaned: Query[bool] | None = None
+        #: The command that ends the session of an interrupted wait, so that the wait does not get
+        #: the lock later.
+        self.orphaned: Command[bool] | None = None
 
     def __del__(self) -> None:
         if self._connection is not None:
@@ -177,7 +189,7 @@ class OwnTransaction:
                     source=self,
                 )
 
-    def run(self, step: ExecuteInTransaction) -> Reply:
+    def run(self, step: ExecuteInTransaction) -> Reply[Any]:
         try:
             if self._connection is None:
                 self._connection = self._connections.take()
@@ -185,7 +197,9 @@ class OwnTransaction:
                 for query in self._dialect.begin(step.patience):
                     self._connections.execute(self._connection, query, waits=True)
                 self._begun = True
-            return self._connections.execute(self._connection, step.query, waits=True)
+            return self._connections.execute(
+                self._connection, self._dialect.query(step.command), waits=True
+            )
         except StatementError as failure:
             if failure.fault in UNUSABLE:
                 self.drop()

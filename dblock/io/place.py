@@ -42,7 +42,7 @@ class SchemaCheck:
                     Fault.UNREACHABLE, str(failure), timed_out=failure.timed_out
                 ) from failure.__cause__
             raise explain(self._dialect, failure) from failure.__cause__
-        place.settle(self._dialect, query.read(reply))
+        place.settle(self._dialect, reply.answer)
 
     def forget_parent(self) -> None:
         """Check again in a forked child, whose database may have another name, as in tests."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from sqlalchemy import inspect
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 from sqlalchemy.exc import StatementError as FailedStatement
 
+from ..dialects.query import Query, Result
 from ..protocol import commands
 from ..protocol.faults import Fault, StatementError
-from ..protocol.steps import Query, Reply
+from ..protocol.steps import Reply
 from .borrowed import TableTransaction, lenders, unusable
 from .user_connection import UserConnection, savepoints_of, user_connection
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from .borrowed import Borrowable, Borrowed, Root
     from .core_statement import Compiled
     from .runtime import Runtime
+
+
+R = TypeVar("R")
 
 
 def borrow(
@@ -207,16 +211,16 @@ class BorrowedTransaction(TableTransaction):
         except Exception as error:
             self._failed(error, "ROLLBACK", None, None)
 
-    def execute(self, query: Query[Any]) -> Reply:
+    def execute(self, query: Query[R]) -> Reply[R]:
         sent = self._runtime.now()
         if not self.watched:
             rows, matched, _ = self._send(query)
-            return Reply(rows, matched, sent, self._runtime.now())
+            return Reply(query.read(Result(rows, matched)), sent, self._runtime.now())
         try:
             result = self.connection.exec_driver_sql(*self.driver.written(query))
             rows = result.fetchall() if result.returns_rows else ()
             self._note_begun()
-            return Reply(rows, result.rowcount, sent, self._runtime.now())
+            return Reply(query.read(Result(rows, result.rowcount)), sent, self._runtime.now())
         except FAILURES as error:
             raise self._told(error) from cause_of(error)
 

@@ -8,10 +8,10 @@ The user lock grants nothing. The name's row does, and the queue in the row come
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from ..protocol.commands import UnlockAll
+from ..protocol.commands import Command, UnlockAll
 from ..protocol.faults import Fault, StatementError
 from ..protocol.retry import UNDONE
 from .connections import UNUSABLE
@@ -20,7 +20,7 @@ from .process_lock import lock
 
 if TYPE_CHECKING:
     from ..dialects import Dialect
-    from ..protocol.steps import ExecuteOnSession, Query, Reply
+    from ..protocol.steps import ExecuteOnSession, Reply
     from .connecting import OwnConnection
     from .connections import Connections
 
@@ -96,7 +96,7 @@ class UserLock:
         """Whether there is a connection that has the user lock, or waits for it."""
         return self._connection is not None and not self.inherited
 
-    def run(self, step: ExecuteOnSession, orphaned: list[Query[bool]] | None) -> Reply:
+    def run(self, step: ExecuteOnSession, orphaned: list[Command[bool]] | None) -> Reply[Any]:
         """Run a statement on the user lock's session.
 
         ``orphaned`` is as in :meth:`.Driver.run`. Raises StatementError.
@@ -110,7 +110,9 @@ class UserLock:
                 self.admitted = False
                 raise
         try:
-            reply = self._connections.execute(connection, step.query, waits=step.first)
+            reply = self._connections.execute(
+                connection, self._dialect.query(step.command), waits=step.first
+            )
         except StatementError as failure:
             if failure.fault not in UNDONE:
                 self.drop()
@@ -124,7 +126,7 @@ class UserLock:
                 orphaned.append(connection.session.end)
             self.drop()
             raise
-        if step.last and reply.matched == 1:
+        if step.last and reply.answer == 1:
             self._give()
         elif step.last:
             self._leave(connection)

@@ -108,12 +108,12 @@ class _Attaching:
     def ask(self) -> Procedure[Held | None]:
         """Make one try; None when the server refused it."""
         request = self.request
-        query = self.dialect.query(
-            Attach(request.name, self.detached.token, request.token, request.owner, request.ttl)
+        command = Attach(
+            request.name, self.detached.token, request.token, request.owner, request.ttl
         )
-        reply = yield Execute(query)
+        reply = yield Execute(command)
         self.deadline.now = reply.now
-        fence = query.read(reply)
+        fence = reply.answer
         if fence is None:
             return None
         return Held(fence, Term(reply.sent, request.ttl), reply.server)
@@ -148,7 +148,7 @@ class _Attaching:
             self.doubt = None
         return None, mended
 
-    def _confirm(self, state: LockRow, reply: Reply) -> Procedure[Held]:
+    def _confirm(self, state: LockRow, reply: Reply[list[LockRow]]) -> Procedure[Held]:
         """Return the hold that was found, once it is known to survive a failover."""
         request = self.request
         if not state.held or state.remaining is None:

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from ..errors import DBLockError, LockLost, OutcomeUnknown
-from .commands import Grant, Join, LookQueued, Take
+from .commands import Command, Grant, Join, LookQueued, Take
 from .deadline import Deadline
 from .doubt import Doubt
 from .epoch import consult
@@ -30,19 +30,19 @@ from .release import give_back
 from .renew import Asked, confirm
 from .retry import AWAY, PASSING, retry, retry_after, retry_or_raise
 from .state import Granted, LockRow, Passed, Queued, QueuePosition, Renewal
-from .steps import Execute, Procedure, Query, Reply
+from .steps import Execute, Procedure, Reply
 from .term import MARGIN_SHARE, Term
 
 if TYPE_CHECKING:
     from .statements import Statements
 
+T = TypeVar("T")
+
 NOWHERE = QueuePosition(None, free=False)
-#: A statement that asks for a name. Its reply is a hold, the ticket's position, or neither.
-Try = Query[Granted | None] | Query[Granted | Queued | None]
-#: A try, and its reply.
-Answer = tuple[Try, Reply]
+#: The outcome of a try: a hold, the ticket's position, or neither.
+Outcome = Granted | Queued | None
 #: Makes one try, on a connection of the function's choice.
-Ask = Callable[[], Procedure[Answer]]
+Ask = Callable[[], Procedure[Reply[Outcome]]]
 
 
 class Seen(NamedTuple):
@@ -135,7 +135,7 @@ class Attempt:
             if refused and (yield from self._mend(ticket)):
                 _, held = yield from self._once(ticket, ask)
             if held is not None:
-                if not held.term.over(self.deadline.now):
+                if self.deadline.now < held.term.deadline:
                     return held
                 # The reply came so late that the lease's term is over.
                 yield from self._give_back()
@@ -155,21 +155,21 @@ class Attempt:
         tickets = len(self.request.tickets)
         try:
             if ask is None:
-                query = self.statement(ticket)
+                command = self.statement(ticket)
                 try:
-                    reply = yield Execute(query)
+                    reply = yield Execute(command)
                 except StatementError as failure:
                     reach, now = self.deadline.reach, self.deadline.now
-                    reply = yield from retry_after(failure, query, reach, now, _ELSEWHERE)
+                    reply = yield from retry_after(failure, command, reach, now, _ELSEWHERE)
             else:
-                query, reply = yield from ask()
+                reply = yield from ask()
         except StatementError as failure:
             if failure.fault in _ELSEWHERE:  # the server did not execute it: no ticket has joined
                 del self.request.tickets[tickets:]
             self._take_doubt(failure)
         else:
-            outcome = query.read(reply)
-            self._note(reply)
+            outcome: Outcome = reply.answer
+            self.deadline.now, self.server = reply.now, reply.server
             self.contended = self.contended or (unseen and outcome is not None)
             if isinstance(outcome, Granted) and outcome.remaining > 0:
                 self.request.name = outcome.name or self.request.name
@@ -196,23 +196,23 @@ class Attempt:
         self.contended = self.contended or not self._missing
         return True, (yield from self._found())
 
-    def reach(self, query: Query[Any]) -> Procedure[Reply]:
+    def reach(self, command: Command[T]) -> Procedure[Reply[T]]:
         """Run a try on a connection of its own; retry only while the database is not reached."""
-        return retry(query, self.deadline.reach, self.deadline.now, _ELSEWHERE)
+        return retry(command, self.deadline.reach, self.deadline.now, _ELSEWHERE)
 
-    def statement(self, ticket: str | None) -> Try:
+    def statement(self, ticket: str | None) -> Command[Outcome]:
         """Return the statement for the next try. An attempt with a ticket joins the queue if it has
         not joined yet."""
         request, position = self.request, self.seen.position
         asked = request.name, request.token, request.owner, request.ttl
         if ticket is None or self._missing:
             known = request.known and not position.free
-            return self.dialect.query(Grant(*asked, known))
+            return Grant(*asked, known)
         queued = position.ahead is not None and ticket in request.tickets
         if self.dialect.can_notify and (queued or position.free):
-            return self.dialect.query(Take(*asked))
+            return Take(*asked)
         request.queued(ticket)
-        return self.dialect.query(Join(*asked, ticket, self.yields))
+        return Join(*asked, ticket, self.yields)
 
     def believe(self, passed: Passed, ticket: str | None) -> Procedure[Held | None]:
         """Return the hold that a release has passed on, from its notification or from the table.
@@ -277,15 +277,16 @@ class Attempt:
     def _look(self, ticket: str | None) -> Procedure[None]:
         """Read the name's row and the ticket's position."""
         name, deadline = self.request.name, self.deadline
+        reply: Reply[Any]
         if ticket is None:
             state, reply = yield from look_from(self.dialect, name, deadline.reach, deadline.now)
             queued = None
         else:
-            query = self.dialect.query(LookQueued(name, self.request.token, ticket))
+            command = LookQueued(name, self.request.token, ticket)
             reply = yield from retry_or_raise(
-                self.dialect, query, name, deadline.reach, deadline.now
+                self.dialect, command, name, deadline.reach, deadline.now
             )
-            queued = query.read(reply)
+            queued = reply.answer
             state = None if queued is None else queued.row
         free = state is None or not state.held
         self.seen = Seen(
@@ -340,7 +341,7 @@ class Attempt:
         """
         return Term(sent - max(0.0, self.request.ttl - remaining), self.request.ttl)
 
-    def _note(self, reply: Reply) -> None:
+    def _note(self, reply: Reply[Any]) -> None:
         self.deadline.now, self.server = reply.now, reply.server
 
     def told(self, error: DBLockError) -> DBLockError:

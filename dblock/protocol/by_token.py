@@ -137,9 +137,9 @@ def renew(
         hold = token
         if is_shared(token):
             hold, now = yield from _group(dialect, name, token, until - now, now)
-        query = dialect.query(Renew((Renewal(name, hold, ttl),)))
-        reply = yield from retry_or_raise(dialect, query, name, until - now, now)
-        fence, now = query.read(reply).get(hold), reply.now
+        command = Renew((Renewal(name, hold, ttl),))
+        reply = yield from retry_or_raise(dialect, command, name, until - now, now)
+        fence, now = reply.answer.get(hold), reply.now
         if fence is not None:
             return Held(fence, Term(reply.sent, ttl), reply.server)
         state, now = yield from look(dialect, name, until - now, now)
@@ -194,7 +194,7 @@ def _group(
 
 def _look(
     dialect: Statements, name: str, token: str, patience: float, now: float
-) -> Procedure[tuple[LockRow, Reply]]:
+) -> Procedure[tuple[LockRow, Reply[list[LockRow]]]]:
     """Read the row of a name that a token holds. Raises LockLost if it does not hold the name."""
     state, reply = yield from look_from(dialect, name, patience, now)
     loss = loss_by_token(state, name, token)

@@ -6,11 +6,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .commands import Command
 from .deadline import Deadline
 from .explain import explain
 from .faults import Fault, StatementError
 from .release import end_session
-from .steps import Procedure, Query
+from .steps import Procedure
 
 if TYPE_CHECKING:
     from .statements import Statements
@@ -24,7 +25,7 @@ class Doubt:
     be ended, the name is ``haunted``: the lost statement may arrive at any time.
     """
 
-    sessions: list[Query[bool]] = field(default_factory=list)
+    sessions: list[Command[bool]] = field(default_factory=list)
     haunted: bool = False
 
     def add(self, failure: StatementError) -> None:

@@ -61,12 +61,12 @@ def proclaim(
     fence, term = held().fence, held().term
     if term.over(now):
         raise expired(name)
-    query = dialect.query(WriteValue(name, token, fence, value))
+    command = WriteValue(name, token, fence, value)
     patience = min(patience, term.remaining(now))
-    reply = yield from write(dialect, query, name, before, patience, now)
+    reply = yield from write(dialect, command, name, before, patience, now)
     if held().elsewhere(reply.server):
         raise failed_over(name)
-    if not query.read(reply):
+    if not reply.answer:
         loss = yield from why_lost(dialect, name, token, held(), reply.now)
         if loss is None:
             yield from _refuse_semaphore(dialect, name, patience, reply.now)
@@ -76,21 +76,22 @@ def proclaim(
 def _refuse_semaphore(
     dialect: Statements, name: str, patience: float, now: float
 ) -> Procedure[None]:
-    """Raise ValueError if the name has a semaphore's limit, which no value may replace."""
-    look = dialect.query(LookAtSlots(name, 0))
+    """Raise ValueError if the name is a semaphore's or a rate limit's, which no value may
+    replace."""
+    look = LookAtSlots(name, 0)
     reply = yield from retry_or_raise(dialect, look, name, patience, now)
-    if look.read(reply).limit:
-        raise ValueError(
-            f"{name!r} is the name of a semaphore: choose another name for the election"
-        )
+    limit = reply.answer.limit
+    if limit:
+        used = "semaphore" if limit > 0 else "rate limit"
+        raise ValueError(f"{name!r} is the name of a {used}: choose another name for the election")
 
 
 def call(dialect: Statements, name: str, patience: float, now: float) -> Procedure[None]:
     """Notify the observers of a name, if the database can notify."""
     if dialect.can_notify:
-        query = dialect.query(CallObservers(name))
+        command = CallObservers(name)
         try:
-            yield from retry(query, patience, now, AWAY | PASSING)
+            yield from retry(command, patience, now, AWAY | PASSING)
         except StatementError as failure:
             raise explain(dialect, failure, name, harmless=True) from failure.__cause__
 
@@ -103,10 +104,10 @@ def leader(dialect: Statements, name: str, patience: float, now: float) -> Proce
 
 def _look(
     dialect: Statements, name: str, patience: float, now: float
-) -> Procedure[tuple[Leader | None, Reply]]:
-    query = dialect.query(ReadLeader(name))
-    reply = yield from retry_or_raise(dialect, query, name, patience, now)
-    return query.read(reply), reply
+) -> Procedure[tuple[Leader | None, Reply[Leader | None]]]:
+    command = ReadLeader(name)
+    reply = yield from retry_or_raise(dialect, command, name, patience, now)
+    return reply.answer, reply
 
 
 def seen(leader: Leader | None) -> Seen:
@@ -134,7 +135,7 @@ def observe(
         called = False
         if topic is not None:
             reply = yield WaitTurn(line, 0.0, server, look=False, topic=topic)
-            ((_, called),) = reply.rows
+            called = reply.answer.told
             now = reply.now
         found, reply = yield from _look(dialect, name, patience, now)
         if seen(found) != before:

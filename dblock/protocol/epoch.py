@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import LockLost, Unsupported
-from .commands import AnnounceTtl, Distrust, ReadWitness, RecordTtl, WriteWitness
+from .commands import AnnounceTtl, Command, Distrust, ReadWitness, RecordTtl, WriteWitness
 from .explain import explain
 from .faults import Fault, StatementError
 from .retry import AWAY, PASSING, retry, retry_or_raise
@@ -57,18 +57,17 @@ def consult(
     Every statement of this can be repeated. Raises StatementError.
     """
     for number in range(ROUNDS):
-        query = dialect.query(ReadWitness())
-        reply = yield from retry(query, patience, now, AWAY | PASSING, within)
-        witness, now = query.read(reply), reply.now
+        command = ReadWitness()
+        reply = yield from retry(command, patience, now, AWAY | PASSING, within)
+        witness, now = reply.answer, reply.now
         if witness is not None and witness.longest_ttl >= ttl:
             return Consulted(witness, number > 0, reply.sent, now)
-        if witness is None:
-            mend = [dialect.query(WriteWitness())]
-        else:
+        mend: list[Command[int]] = [WriteWitness()]
+        if witness is not None:
             # Every process grants a recorded TTL at once, and a grant in an UNLOGGED table waits
             # for no standby. So the announcement is committed first: it reaches the standbys that
             # commits wait for before any process grants the TTL.
-            mend = [dialect.query(AnnounceTtl(ttl)), dialect.query(RecordTtl(ttl))]
+            mend = [AnnounceTtl(ttl), RecordTtl(ttl)]
         for statement in mend:
             now = (yield from retry(statement, patience, now, AWAY | PASSING, within)).now
     failure = StatementError(
@@ -91,7 +90,7 @@ def pause(
             f"{dialect.name} has no witness, and so no pause: dblock cannot tell all processes "
             "there to wait. Stop all programs that use dblock until the longest lease has expired"
         )
-    begun = dialect.query(Distrust(longest))
+    begun = Distrust(longest)
     reply = yield from retry_or_raise(dialect, begun, None, patience, now)
     try:
         found = yield from consult(dialect, 0.0, patience, reply.now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from .steps import Query
+from .commands import Command
 
 
 class Fault(Enum):
@@ -27,10 +27,10 @@ class StatementError(Exception):
     """A classified failure of a step; ``__cause__`` is the driver's own exception.
 
     ``timed_out`` says that the client stopped waiting. ``misconfigured`` says that no connection is
-    possible until an operator changes the URL, the account or the server. ``end`` is the query that
-    ends the lost session on the server, as in :class:`~dblock.dialects.adapter.ServerSession`.
-    ``now`` is the monotonic time at which the step failed; the code that
-    raises the error sets it, in most cases the driver.
+    possible until an operator changes the URL, the account or the server. ``end`` is the
+    command that ends the lost session on the server, as in
+    :class:`~dblock.dialects.adapter.ServerSession`. ``now`` is the monotonic time at which the step
+    failed; the code that raises the error sets it, in most cases the driver.
     """
 
     now: float = 0.0
@@ -42,7 +42,7 @@ class StatementError(Exception):
         *,
         timed_out: bool = False,
         misconfigured: bool = False,
-        end: Query[bool] | None = None,
+        end: Command[bool] | None = None,
     ) -> None:
         super().__init__(message)
         self.fault = fault

@@ -80,10 +80,10 @@ def _prove(
 ) -> Procedure[_Proof]:
     """Block every grant of the name, in the user's transaction."""
     try:
-        query = dialect.query(Guard(name, token, fence))
-        reply = yield ExecuteInTransaction(query, within=patience)
+        command = Guard(name, token, fence)
+        reply = yield ExecuteInTransaction(command, within=patience)
     except StatementError as failure:
         if failure.fault not in (Fault.SERIALIZATION, Fault.BUSY):
             raise explain_borrowed(dialect, failure, name) from failure.__cause__
         return _Proof(False, now, failure.__cause__ or failure)
-    return _Proof(query.read(reply), reply.now)
+    return _Proof(reply.answer, reply.now)

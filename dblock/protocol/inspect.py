@@ -28,11 +28,11 @@ def look(
 
 def look_from(
     dialect: Statements, name: str, patience: float, now: float
-) -> Procedure[tuple[LockRow | None, Reply]]:
+) -> Procedure[tuple[LockRow | None, Reply[list[LockRow]]]]:
     """Read as :func:`look` does, and return the reply too."""
-    query = dialect.query(Look((name,)))
-    reply = yield from retry_or_raise(dialect, query, name, patience, now)
-    states = query.read(reply)
+    command = Look((name,))
+    reply = yield from retry_or_raise(dialect, command, name, patience, now)
+    states = reply.answer
     return (states[0] if states else None), reply
 
 

@@ -42,8 +42,8 @@ class JobRun(NamedTuple):
 
 def clock(dialect: Statements, patience: float, now: float) -> Procedure[datetime]:
     """Read the database's clock."""
-    query = dialect.query(ReadClock())
-    return query.read((yield from retry_or_raise(dialect, query, None, patience, now)))
+    command = ReadClock()
+    return (yield from retry_or_raise(dialect, command, None, patience, now)).answer
 
 
 def begin(
@@ -53,9 +53,9 @@ def begin(
 
     Raises LockLost when a later hold's run is on record.
     """
-    query = dialect.query(BeginRun(run.name, run.slot, run.fence, owner))
-    reply = yield from retry_or_raise(dialect, query, run.name, patience, now)
-    recorded = query.read(reply)
+    command = BeginRun(run.name, run.slot, run.fence, owner)
+    reply = yield from retry_or_raise(dialect, command, run.name, patience, now)
+    recorded = reply.answer
     if recorded > run.fence:
         raise (yield from _superseded(dialect, run, f"fence {recorded} is", reply.now))
     return recorded == run.fence
@@ -65,9 +65,9 @@ def end(
     dialect: Statements, run: JobRun, status: int, patience: float, now: float
 ) -> Procedure[None]:
     """Record how a run ended. Raises LockLost when a later hold's run is on record instead."""
-    query = dialect.query(EndRun(run.name, run.slot, run.fence, status))
-    reply = yield from retry_or_raise(dialect, query, run.name, patience, now)
-    if not reply.matched:
+    command = EndRun(run.name, run.slot, run.fence, status)
+    reply = yield from retry_or_raise(dialect, command, run.name, patience, now)
+    if not reply.answer:
         raise (yield from _superseded(dialect, run, "it is not", reply.now))
 
 
@@ -93,8 +93,8 @@ def reopen(
     """
     for run in (yield from recorded(dialect, name, 1, now, slot)):
         if run.outcome == "succeeded":
-            query = dialect.query(ForgetRun(name, slot, run.fence))
-            yield from retry_or_raise(dialect, query, name, patience, now)
+            command = ForgetRun(name, slot, run.fence)
+            yield from retry_or_raise(dialect, command, name, patience, now)
             return True
     return False
 
@@ -104,14 +104,14 @@ def recorded(
 ) -> Procedure[list[RunState]]:
     """Read up to ``limit`` recorded runs of a name, the latest first; with ``slot``, only the run
     in that slot."""
-    query = dialect.query(ListRuns(name, limit, slot))
-    return (yield from read(dialect, query, name, now))
+    command = ListRuns(name, limit, slot)
+    return (yield from read(dialect, command, name, now))
 
 
 def last_of_each(dialect: Statements, limit: int, now: float) -> Procedure[list[RunState]]:
     """Read the last run of each name, the latest first: up to ``limit`` names."""
-    query = dialect.query(ListLastRuns(limit))
-    return (yield from read(dialect, query, None, now))
+    command = ListLastRuns(limit)
+    return (yield from read(dialect, command, None, now))
 
 
 def last(dialect: Statements, name: str, now: float) -> Procedure[RunState | None]:
@@ -123,7 +123,7 @@ def last(dialect: Statements, name: str, now: float) -> Procedure[RunState | Non
 def prune(dialect: Statements, age: float, patience: float, now: float) -> Procedure[Pruned]:
     """Delete the keys and the runs that are older than ``age`` seconds, and the calls' records that
     have expired; return how many were deleted."""
-    keys = yield from delete_all(dialect, dialect.query(PruneApplied(age)), patience, now)
-    keys += yield from delete_all(dialect, dialect.query(PruneOnce()), patience, now)
-    runs = yield from delete_all(dialect, dialect.query(PruneRuns(age)), patience, now)
+    keys = yield from delete_all(dialect, PruneApplied(age), patience, now)
+    keys += yield from delete_all(dialect, PruneOnce(), patience, now)
+    runs = yield from delete_all(dialect, PruneRuns(age), patience, now)
     return Pruned(keys, runs)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from ..errors import InProgress, KeyReused, Unsupported
 from ..lock_state import printable
-from .commands import ClaimOnce, FinishOnce, ForgetOnce
+from .commands import ClaimOnce, Command, FinishOnce, ForgetOnce
 from .deadline import Deadline
 from .faults import Fault, StatementError
 from .place import check, explain_borrowed
 from .retry import PAUSE
 from .state import Record
-from .steps import ExecuteInTransaction, Procedure, Query, Sleep
+from .steps import ExecuteInTransaction, Procedure, Reply, Sleep
 
 if TYPE_CHECKING:
     from .statements import Statements
@@ -43,9 +43,9 @@ def claim(
         left = None if deadline.left is None else max(0.0, deadline.left)
         limits = [seconds for seconds in (left, dialect.longest_patience) if seconds is not None]
         chunk = min(limits, default=None)
-        query = dialect.query(ClaimOnce(key, token, fingerprint, keep, chunk))
+        command = ClaimOnce(key, token, fingerprint, keep, chunk)
         try:
-            reply = yield _bounded(query, left, chunk, deadline.timeout)
+            reply = yield _bounded(command, left, chunk, deadline.timeout)
         except StatementError as failure:
             undone = chunk is not None or not dialect.failure_aborts
             if failure.fault not in (Fault.BUSY, Fault.CANCELED) or not undone:
@@ -56,20 +56,20 @@ def claim(
             deadline.now = (yield Sleep(deadline.within(PAUSE))).now
             continue
         deadline.now = reply.now
-        record = query.read(reply)
+        record = reply.answer
         if record is not None:
             return _judge(record, key, token, fingerprint)
         yield from check(dialect, key, deadline.timeout, deadline.now)
 
 
 def _bounded(
-    query: Query[Record | None], left: float | None, chunk: float | None, timeout: float
+    command: Command[Record | None], left: float | None, chunk: float | None, timeout: float
 ) -> ExecuteInTransaction:
     """Return the step that records a call. With a ``chunk`` its wait in the server is bounded."""
     if chunk is None:
-        return ExecuteInTransaction(query, left)
+        return ExecuteInTransaction(command, left)
     return ExecuteInTransaction(
-        query, left, chunk + timeout, keep=lambda reply: query.read(reply) is not None
+        command, left, chunk + timeout, keep=lambda record: record is not None
     )
 
 
@@ -106,21 +106,21 @@ def _judge(record: Record, key: str, token: str, fingerprint: str | None) -> str
 
 def finish(dialect: Statements, key: str, token: str, result: str) -> Procedure[None]:
     """Record the result of a call. Raises Unsupported if its record is gone."""
-    if not (yield from _change(dialect, dialect.query(FinishOnce(key, token, result)), key)):
+    if not (yield from _change(dialect, FinishOnce(key, token, result), key)):
         raise gone(key)
 
 
 def forget(dialect: Statements, key: str, token: str) -> Procedure[None]:
     """Delete the record of a call."""
-    yield from _change(dialect, dialect.query(ForgetOnce(key, token)), key)
+    yield from _change(dialect, ForgetOnce(key, token), key)
 
 
-def _change(dialect: Statements, query: Query[int], key: str) -> Procedure[int]:
+def _change(dialect: Statements, command: Command[int], key: str) -> Procedure[int]:
     try:
-        reply = yield ExecuteInTransaction(query)
+        reply: Reply[int] = yield ExecuteInTransaction(command)
     except StatementError as failure:
         raise explain_borrowed(dialect, failure, key) from failure.__cause__
-    return reply.matched
+    return reply.answer
 
 
 def gone(key: str) -> Unsupported:

@@ -47,20 +47,20 @@ def show(dialect: Statements, name: str, most: int, now: float) -> Procedure[Loc
 
 def show_row(dialect: Statements, name: str, now: float) -> Procedure[LockRow | None]:
     """Read a name's row alone."""
-    rows = yield from read(dialect, dialect.query(Look((name,))), name, now)
+    rows = yield from read(dialect, Look((name,)), name, now)
     return rows[0] if rows else None
 
 
 def look_at_all(dialect: Statements, now: float) -> Procedure[list[LockState]]:
     """Read the states of all names that have a token, waiters or a row lock."""
-    query = dialect.query(ListHeld())
-    rows = yield from read(dialect, query, None, now)
+    command = ListHeld()
+    rows = yield from read(dialect, command, None, now)
     waiters = yield from _waiters(dialect, None, now)
     runs = yield from _held_runs(dialect, now)
     row_locks = yield from _row_locks(dialect, None, now)
     others = row_locks.keys() - {row.name for row in rows}
     if others:
-        locked = dialect.query(Look(tuple(sorted(others))))
+        locked = Look(tuple(sorted(others)))
         rows += yield from read(dialect, locked, None, now)
     states = [
         _told(dialect, row, waiters.get(row.name, ()), runs.get(row.name), row_locks)
@@ -96,8 +96,8 @@ def _stuck(row: LockRow, waiters: tuple[WaiterState, ...]) -> bool:
 def _waiters(
     dialect: Statements, name: str | None, now: float
 ) -> Procedure[dict[str, tuple[WaiterState, ...]]]:
-    query = dialect.query(ListWaiters(name))
-    return (yield from read(dialect, query, name, now))
+    command = ListWaiters(name)
+    return (yield from read(dialect, command, name, now))
 
 
 def _last(dialect: Statements, name: str, now: float) -> Procedure[RunState | None]:
@@ -112,21 +112,22 @@ def _row_and_slots(
 ) -> Procedure[tuple[LockRow | None, SlotsState | None]]:
     """Read a name's row, and the slots of a semaphore; None if the name is no semaphore's."""
     try:
-        found = yield from read(dialect, dialect.query(LookAtSlots(name, 0)), name, now)
-        if found.limit:
-            found = yield from read(dialect, dialect.query(LookAtSlots(name, most)), name, now)
+        found = yield from read(dialect, LookAtSlots(name, 0), name, now)
+        if found.limit is not None and found.limit > 0:
+            found = yield from read(dialect, LookAtSlots(name, most), name, now)
     except Unsupported:  # a role without rights on the limits still gets the rest
         return (yield from show_row(dialect, name, now)), None
     own = found.rows.pop(name, None)
     held = sum(one.row.held for one in found.rows.values())
-    slots = SlotsState(found.limit, held) if found.limit else None
+    limit = found.limit or 0  # an election has 0, a rate limit -1
+    slots = SlotsState(limit, held) if limit > 0 else None
     return None if own is None else own.row, slots
 
 
 def _held_runs(dialect: Statements, now: float) -> Procedure[dict[str, RunState]]:
-    query = dialect.query(ListHeldRuns())
+    command = ListHeldRuns()
     try:
-        return (yield from read(dialect, query, None, now))
+        return (yield from read(dialect, command, None, now))
     except Unsupported:
         return {}
 
@@ -152,9 +153,10 @@ def _row_locks(
     """Read which transactions have locked rows, by names; the key "" means all rows."""
     if not dialect.sees_row_locks:
         return {}
-    query = dialect.query(ListRowLocks(name))
+    command = ListRowLocks(name)
     try:
-        return query.read((yield Execute(query)))
+        locked: dict[str, RowLockState] = (yield Execute(command)).answer
+        return locked
     except StatementError as failure:
         if failure.fault is Fault.BUSY and dialect.one_writer:
             return {"": WRITING}

@@ -13,19 +13,21 @@ qualifies the tables' names with their real place, so no ``search_path`` or ``US
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import Conflict, SchemaMissing, Unsupported
-from .commands import LookAround
+from .commands import Command, LookAround
 from .explain import explain, schema_missing, transaction_broken
 from .faults import Fault, StatementError
 from .retry import retry_or_raise
 from .schema_version import SCHEMA_VERSION
-from .steps import ExecuteInTransaction, Procedure, Query, Reply
+from .steps import ExecuteInTransaction, Procedure, Reply
 
 if TYPE_CHECKING:
     from .state import Found, Place
     from .statements import Statements
+
+T = TypeVar("T")
 
 # Characters that a schema's name must not have: their quoting depends on the session's settings.
 _UNQUOTABLE = frozenset("'\"`%\\")
@@ -65,18 +67,18 @@ def locate(
 ) -> Procedure[None]:
     """Read and record the tables' place on a connection of dblock's own; if ``alone``, in the
     user's transaction: no other connection can reach its database, which is in memory."""
-    query = dialect.query(LookAround(alone))
+    command = LookAround(alone)
     if alone:
-        reply = yield from look_there(dialect, query, None)
+        reply = yield from look_there(dialect, command, None)
     else:
-        reply = yield from retry_or_raise(dialect, query, None, patience, now)
-    settle(dialect, query.read(reply))
+        reply = yield from retry_or_raise(dialect, command, None, patience, now)
+    settle(dialect, reply.answer)
 
 
-def look_there(dialect: Statements, query: Query[Any], name: str | None) -> Procedure[Reply]:
-    """Execute a query that reads the place, in the user's transaction."""
+def look_there(dialect: Statements, command: Command[T], name: str | None) -> Procedure[Reply[T]]:
+    """Execute a command that reads the place, in the user's transaction."""
     try:
-        return (yield ExecuteInTransaction(query))
+        return (yield ExecuteInTransaction(command))
     except StatementError as failure:
         raise explain_borrowed(dialect, failure, name) from failure.__cause__
 
@@ -88,8 +90,8 @@ def check(dialect: Statements, name: str, patience: float, now: float) -> Proced
     if before is None:
         yield from locate(dialect, patience, now)
         return True
-    query = dialect.query(LookAround(borrowed=True))
-    there = query.read((yield from look_there(dialect, query, name))).place
+    command = LookAround(borrowed=True)
+    there = (yield from look_there(dialect, command, name)).answer.place
     if there is not None and there.mark == before.mark:
         yield from _refuse_hidden(dialect, name)
         return False
@@ -108,8 +110,8 @@ def check(dialect: Statements, name: str, patience: float, now: float) -> Proced
 
 
 def _refuse_hidden(dialect: Statements, name: str) -> Procedure[None]:
-    for query in dialect.hidden():
-        hidden = query.read((yield from look_there(dialect, query, name)))
+    for command in dialect.hidden():
+        hidden = (yield from look_there(dialect, command, name)).answer
         if hidden is not None:
             raise ValueError(
                 f"nothing can be locked in this transaction: a temporary table of its session "

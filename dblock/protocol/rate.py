@@ -98,12 +98,12 @@ def take(
     deadline = Deadline(start, wait, timeouts.socket, start)
     while True:
         left = math.floor(deadline.within(wait) * SECOND)
-        query = dialect.query(TakePlace(name, mark, cells.step, cells.tolerance + left))
+        command = TakePlace(name, mark, cells.step, cells.tolerance + left)
         # A row that is in use is no refusal, so a call that does not wait tries for a while too.
         patience = max(deadline.reach, timeouts.query)
-        reply = yield from write(dialect, query, name, lost, patience, deadline.now)
+        reply = yield from write(dialect, command, name, lost, patience, deadline.now)
         deadline.now = reply.now
-        found = query.read(reply)
+        found: Arrival | None = reply.answer
         if found is None:
             yield Sleep(PAUSE)  # until another call has committed the first place of all
             continue

@@ -11,7 +11,7 @@ from .faults import Fault, StatementError
 from .inspect import look, why_lost
 from .lease import LeaseRequest, ReleaseRequest, Renounced
 from .retry import AWAY, PASSING, PAUSE, retry
-from .steps import Disown, Execute, ExecuteOnSession, Procedure, Query, Sleep
+from .steps import Disown, Execute, ExecuteOnSession, Procedure, Sleep
 from .tokens import is_shared, renounced
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def end_session(
-    dialect: Statements, end: Query[bool], patience: float, now: float
+    dialect: Statements, end: Command[bool], patience: float, now: float
 ) -> Procedure[tuple[bool, float]]:
     """End a lost session, and wait until it is gone; return whether it is gone, and the time.
 
@@ -40,7 +40,7 @@ def end_session(
             if failure.fault in AWAY:
                 raise
             return False, failure.now
-        there = end.read(reply)
+        there = reply.answer
         if not asked:
             asked, until = True, max(until, reply.now + dialect.timing.leaving)
         if not there or reply.now >= until:
@@ -58,10 +58,10 @@ def leave(dialect: Statements, request: LeaseRequest, now: float) -> Procedure[D
     if not request.tickets:
         return None
     try:
-        left = dialect.query(Leave(request.name, request.token, request.tickets[-1]))
+        left = Leave(request.name, request.token, request.tickets[-1])
         reply = yield from retry(left, dialect.timing.leaving, now, AWAY | PASSING)
         # A waiter that is no longer in the queue may hold the name.
-        if dialect.can_notify and reply.matched == 0:
+        if dialect.can_notify and reply.answer == 0:
             yield from _return(dialect, request, reply.now)
     except StatementError as failure:
         yield Disown(tuple(request.tickets))
@@ -129,8 +129,8 @@ def return_all(
     request.unreturned = []
     for one in unreturned:
         try:
-            query = _ending(dialect, one.name, one.token, one.own)
-            yield from retry(query, dialect.timing.leaving, now, AWAY | PASSING)
+            command = _ending(dialect, one.name, one.token, one.own)
+            yield from retry(command, dialect.timing.leaving, now, AWAY | PASSING)
         except StatementError as failure:
             if failure.fault in AWAY or (yield from _has(dialect, one.name, one.own, now)):
                 prevented = explain(dialect, failure, one.name, harmless=True)
@@ -138,12 +138,12 @@ def return_all(
     return prevented
 
 
-def _ending(dialect: Statements, name: str, token: str, own: str) -> Query[int]:
+def _ending(dialect: Statements, name: str, token: str, own: str) -> Command[int]:
     """Return the statement that ends the hold of ``token``. If readers share it, only the reader
     with the token ``own`` leaves."""
     if is_shared(token):
-        return dialect.query(LeaveReaders(name, token, own))
-    return dialect.query(_passing_on(dialect, name, token))
+        return LeaveReaders(name, token, own)
+    return _passing_on(dialect, name, token)
 
 
 def _passing_on(dialect: Statements, name: str, token: str, *, passes: bool = True) -> Command[int]:
@@ -154,7 +154,7 @@ def _passing_on(dialect: Statements, name: str, token: str, *, passes: bool = Tr
 def abandon(
     dialect: Statements,
     request: LeaseRequest,
-    orphaned: list[Query[bool]],
+    orphaned: list[Command[bool]],
     patience: float,
     start: float,
     find: Find | None = None,
@@ -180,9 +180,9 @@ def abandon(
             state, now = yield from find(until - now, now)
         if state is None or state.token is None or request.token not in state.members:
             return
-        query = _ending(dialect, state.name, state.token, request.token)
-        reply = yield from retry(query, until - now, now, AWAY | PASSING)
-        if reply.matched == 1:
+        command = _ending(dialect, state.name, state.token, request.token)
+        reply = yield from retry(command, until - now, now, AWAY | PASSING)
+        if reply.answer == 1:
             return
         now = (yield Sleep(PAUSE)).now  # its row was in use
 
@@ -203,17 +203,13 @@ def release(
         try:
             if with_user_lock:
                 with_user_lock = False
-                reply = yield ExecuteOnSession(
-                    dialect.query(ReleaseAndUnlock(name, token)), last=True
-                )
+                reply = yield ExecuteOnSession(ReleaseAndUnlock(name, token), last=True)
             elif reader is not None:
-                reply = yield Execute(dialect.query(LeaveReaders(name, token, reader)))
+                reply = yield Execute(LeaveReaders(name, token, reader))
             elif contended:
-                reply = yield Execute(
-                    dialect.query(_passing_on(dialect, name, token, passes=not guarded))
-                )
+                reply = yield Execute(_passing_on(dialect, name, token, passes=not guarded))
             else:
-                reply = yield Execute(dialect.query(Release(name, token)))
+                reply = yield Execute(Release(name, token))
         except StatementError as failure:
             in_doubt = in_doubt or failure.fault is Fault.DISCONNECTED
             if failure.fault not in AWAY | PASSING:
@@ -233,7 +229,7 @@ def release(
                     raise _in_use(name) from failure.__cause__
                 raise explain(dialect, failure, name) from failure.__cause__
             continue
-        if reply.matched == 1:
+        if reply.answer == 1:
             return
         if dialect.can_notify and not contended and reader is None:
             contended = True
@@ -280,13 +276,13 @@ def force(
             newest=state.fence,
         )
     token = state.token
-    query = dialect.query(_passing_on(dialect, name, token, passes=False))
+    command = _passing_on(dialect, name, token, passes=False)
     while state is not None and state.token == token:
         try:
-            reply = yield from retry(query, patience, now, AWAY | PASSING)
+            reply = yield from retry(command, patience, now, AWAY | PASSING)
         except StatementError as failure:
             raise explain(dialect, failure, name) from failure.__cause__
-        if reply.matched == 1:
+        if reply.answer == 1:
             break
         if reply.now >= start + patience:
             raise Unavailable(f"{name!r} could not be freed, because its row is in use", name=name)

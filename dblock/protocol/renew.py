@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LockLost
-from .commands import Look, Renew
+from .commands import Command, Look, Renew
 from .epoch import consult, ended, failed_over
 from .explain import explain
 from .faults import Fault, StatementError
@@ -19,7 +19,7 @@ from .inspect import expired, loss_of
 from .lease import Held
 from .retry import AWAY, PASSING, PAUSE, end_lost
 from .state import LockRow, Renewal
-from .steps import Execute, Procedure, Query, Sleep
+from .steps import Execute, Procedure, Sleep
 from .term import Term
 
 if TYPE_CHECKING:
@@ -65,14 +65,14 @@ def renew_all(
     """
     outcomes: dict[Asked, Renewed] = {}
     batches, replaced, mended = [list(asked)], False, False
-    lost: list[Query[bool]] = []
+    lost: list[Command[bool]] = []
     now = 0.0
     while batches:
         batch = batches.pop()
         try:
             yield from end_lost(lost, within)
-            query = dialect.query(Renew(_renewals(batch)))
-            reply = yield Execute(query, within)
+            command = Renew(_renewals(batch))
+            reply = yield Execute(command, within)
         except StatementError as failure:
             now = failure.now
             if failure.fault is Fault.DISCONNECTED and not replaced:
@@ -87,7 +87,7 @@ def renew_all(
                 if failure.fault not in PASSING:
                     break  # the other batches would fail in the same way
             continue
-        renewed, now = query.read(reply), reply.now
+        renewed, now = reply.answer, reply.now
         refused = []
         for hold in batch:
             if hold.held.elsewhere(reply.server):
@@ -150,11 +150,11 @@ def _why_not(
     """Read, in one round trip, why the renewing statement did not find these holds; return the
     time too."""
     try:
-        query = dialect.query(Look(tuple(dict.fromkeys(hold.renewal.name for hold in refused))))
-        reply = yield Execute(query, within)
+        command = Look(tuple(dict.fromkeys(hold.renewal.name for hold in refused)))
+        reply = yield Execute(command, within)
     except StatementError as failure:
         return {hold: RenewalFailed(failure) for hold in refused}, failure.now
-    states: dict[str, LockRow] = {state.name: state for state in query.read(reply)}
+    states: dict[str, LockRow] = {state.name: state for state in reply.answer}
     busy = RenewalFailed(StatementError(Fault.BUSY, "its row is in use"))
     losses: dict[Asked, Renewed] = {
         hold: loss_of(states.get(name), name, token, hold.held, reply.now) or busy

@@ -27,16 +27,16 @@ def retire(dialect: Statements, idle: float, patience: float, now: float) -> Pro
     """
     after, count = "", 0
     while True:
-        look = dialect.query(LookForUnused(after, idle))
+        look = LookForUnused(after, idle)
         reply = yield from retry_or_raise(dialect, look, None, patience, now)
-        page = look.read(reply)
+        page, now = reply.answer, reply.now
         if page is None:
-            yield from delete_all(dialect, dialect.query(PruneValues(idle)), patience, reply.now)
+            yield from delete_all(dialect, PruneValues(idle), patience, now)
             return count
         if page.fence is not None:
-            raised = dialect.query(RaiseFloor(page.fence))
-            reply = yield from retry_or_raise(dialect, raised, None, patience, reply.now)
-            some = dialect.query(Retire(after, page.last, page.fence, idle))
-            reply = yield from retry_or_raise(dialect, some, None, patience, reply.now)
-            count += some.read(reply)
-        after, now = page.last, reply.now
+            raised = RaiseFloor(page.fence)
+            now = (yield from retry_or_raise(dialect, raised, None, patience, now)).now
+            some = Retire(after, page.last, page.fence, idle)
+            retired = yield from retry_or_raise(dialect, some, None, patience, now)
+            count, now = count + retired.answer, retired.now
+        after = page.last

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from .commands import Command
 from .explain import explain
 from .faults import Fault, StatementError
-from .steps import Execute, Procedure, Query, Reply, Sleep
+from .steps import Execute, Procedure, Reply, Sleep
 
 if TYPE_CHECKING:
     from .statements import Statements
@@ -25,7 +26,7 @@ AWAY = frozenset({Fault.UNREACHABLE, Fault.DISCONNECTED, Fault.READ_ONLY})
 PAUSE = 0.05
 
 
-def end_lost(lost: list[Query[bool]], within: float | None = None) -> Procedure[None]:
+def end_lost(lost: list[Command[bool]], within: float | None = None) -> Procedure[None]:
     """End the sessions that earlier tries of a statement lost, before the next try; do not wait
     until they are gone.
 
@@ -42,13 +43,13 @@ def end_lost(lost: list[Query[bool]], within: float | None = None) -> Procedure[
 
 
 def retry(
-    query: Query[Any],
+    command: Command[T],
     patience: float,
     now: float,
     faults: frozenset[Fault] | set[Fault],
     within: float | None = None,
     busy: float = 0.0,
-) -> Procedure[Reply]:
+) -> Procedure[Reply[T]]:
     """Execute a statement, and retry it after ``faults`` for up to ``patience`` seconds; after BUSY
     for at least ``busy`` seconds.
 
@@ -56,28 +57,28 @@ def retry(
     it was idle. ``within`` bounds the wait for each reply, as with :class:`Execute`.
     """
     try:
-        return (yield Execute(query, within))
+        return (yield Execute(command, within))
     except StatementError as caught:
         failure = caught
     try:  # after the first failure, not in its handler: it is not the cause of the next one
-        return (yield from retry_after(failure, query, patience, now, faults, within, busy))
+        return (yield from retry_after(failure, command, patience, now, faults, within, busy))
     finally:
         del failure
 
 
 def retry_after(
     failure: StatementError,
-    query: Query[Any],
+    command: Command[T],
     patience: float,
     start: float,
     faults: frozenset[Fault] | set[Fault],
     within: float | None = None,
     busy: float = 0.0,
-) -> Procedure[Reply]:
+) -> Procedure[Reply[T]]:
     """Go on as :func:`retry` does after the ``failure`` of the first try, which began at
     ``start``."""
     replaced = False
-    lost: list[Query[bool]] = []
+    lost: list[Command[bool]] = []
     try:
         while True:
             if failure.fault not in faults:
@@ -92,14 +93,14 @@ def retry_after(
                 yield Sleep(min(PAUSE, until - failure.now))
             try:
                 yield from end_lost(lost, within)
-                return (yield Execute(query, within))
+                return (yield Execute(command, within))
             except StatementError as caught:
                 failure = caught
     finally:
         del failure  # its traceback has this frame, and would keep the caller's handle alive
 
 
-def read(dialect: Statements, query: Query[T], name: str | None, start: float) -> Procedure[T]:
+def read(dialect: Statements, command: Command[T], name: str | None, start: float) -> Procedure[T]:
     """Execute a statement that only reads, and return its result, or raise the error for a failure.
 
     If a file is locked by a writer, this retries for :attr:`.Timeouts.query` seconds from
@@ -107,29 +108,29 @@ def read(dialect: Statements, query: Query[T], name: str | None, start: float) -
     is away.
     """
     try:
-        reply = yield from retry(query, 0.0, start, AWAY | PASSING, busy=dialect.timeouts.query)
+        reply = yield from retry(command, 0.0, start, AWAY | PASSING, busy=dialect.timeouts.query)
     except StatementError as failure:
         raise explain(dialect, failure, name, harmless=True) from failure.__cause__
-    return query.read(reply)
+    return reply.answer
 
 
 def retry_or_raise(
-    dialect: Statements, query: Query[Any], name: str | None, patience: float, now: float
-) -> Procedure[Reply]:
+    dialect: Statements, command: Command[T], name: str | None, patience: float, now: float
+) -> Procedure[Reply[T]]:
     """Execute a statement that is always safe to repeat, or raise the error for its failure."""
     try:
-        return (yield from retry(query, patience, now, AWAY | PASSING))
+        return (yield from retry(command, patience, now, AWAY | PASSING))
     except StatementError as failure:
         raise explain(dialect, failure, name, harmless=True) from failure.__cause__
 
 
 def delete_all(
-    dialect: Statements, some: Query[int], patience: float, now: float
+    dialect: Statements, some: Command[int], patience: float, now: float
 ) -> Procedure[int]:
     """Repeat a statement that deletes some rows until there are none left; return how many."""
     count = 0
     while True:
         reply = yield from retry_or_raise(dialect, some, None, patience, now)
-        if not reply.matched:
+        if not reply.answer:
             return count
-        now, count = reply.now, count + reply.matched
+        now, count = reply.now, count + reply.answer

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import Conflict, DBLockError
-from .commands import Create, SelectForUpdate
+from .commands import Command, Create, SelectForUpdate
 from .deadline import Deadline
 from .epoch import consult
 from .explain import explain
@@ -23,7 +23,7 @@ from .place import check, explain_borrowed
 from .release import end_session
 from .retry import AWAY, PASSING, retry
 from .state import LockRow, RowOutcome
-from .steps import ExecuteInTransaction, ForgetTransaction, Procedure, Query, Sleep
+from .steps import ExecuteInTransaction, ForgetTransaction, Procedure, Reply, Sleep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,13 +173,13 @@ def _try_own(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome | No
     chunk = yield from tries.chunk(dialect)
     left = tries.left
     try:
-        query = dialect.query(SelectForUpdate(tries.name, chunk, borrowed=False))
-        tried = query.read((yield ExecuteInTransaction(query, left)))
+        command = SelectForUpdate(tries.name, chunk, borrowed=False)
+        tried: RowOutcome = (yield ExecuteInTransaction(command, left)).answer
         if tried.locked:
             return tried
         if dialect.one_writer:
-            created = yield ExecuteInTransaction(dialect.query(Create(tries.name)))
-            if created.matched == 1:
+            created = yield ExecuteInTransaction(Create(tries.name))
+            if created.answer == 1:
                 return RowOutcome(locked=True)
         tries.away_since = None
         if tried.closed:
@@ -218,14 +218,14 @@ def _outlast(dialect: Statements, tries: _Attempts, failure: StatementError) -> 
 
 def _try_free(dialect: Statements, name: str, deadline: Deadline) -> Procedure[bool]:
     """Try to lock the row in the user's transaction, without waiting."""
-    query = dialect.query(SelectForUpdate(name, 0.0, borrowed=True))
+    command = SelectForUpdate(name, 0.0, borrowed=True)
     try:
-        reply = yield _undone_if_refused(query, 0.0, deadline.timeout)
+        reply: Reply[RowOutcome] = yield _undone_if_refused(command, 0.0, deadline.timeout)
     except StatementError as failure:
         _refused(dialect, name, deadline, failure)
         return False
     deadline.now = reply.now
-    return query.read(reply).locked
+    return reply.answer.locked
 
 
 def _try_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome | None]:
@@ -235,13 +235,13 @@ def _try_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome
     left = 0.001 if tries.left == 0 else tries.left
     try:
         chunk = chunk or left
-        query = dialect.query(SelectForUpdate(name, chunk, borrowed=True))
+        command = SelectForUpdate(name, chunk, borrowed=True)
         within = None if chunk is None else chunk + tries.deadline.timeout
-        reply = yield _undone_if_refused(query, left, within)
-        tried = query.read(reply)
+        reply = yield _undone_if_refused(command, left, within)
+        tried: RowOutcome = reply.answer
         if not tried.locked and dialect.one_writer:
-            reply = yield ExecuteInTransaction(dialect.query(Create(name, borrowed=True)), left)
-            tried = tried._replace(locked=reply.matched == 1)
+            reply = yield ExecuteInTransaction(Create(name, borrowed=True), left)
+            tried = tried._replace(locked=reply.answer == 1)
     except StatementError as failure:
         _refused(dialect, name, tries.deadline, failure)
         return None if chunk != left else RowOutcome(locked=False)
@@ -258,14 +258,14 @@ def _try_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome
 
 
 def _undone_if_refused(
-    query: Query[RowOutcome], left: float | None, within: float | None
+    command: Command[RowOutcome], left: float | None, within: float | None
 ) -> ExecuteInTransaction:
     """Return the step that locks a row in the user's transaction, and undoes a refusal.
 
     A wait may fail; and PostgreSQL keeps a row locked that was free when the statement began and
     is held by now. Both must be undone.
     """
-    return ExecuteInTransaction(query, left, within, keep=lambda reply: query.read(reply).locked)
+    return ExecuteInTransaction(command, left, within, keep=lambda tried: tried.locked)
 
 
 def _refused(dialect: Statements, name: str, deadline: Deadline, failure: StatementError) -> None:
@@ -318,9 +318,9 @@ def _create(dialect: Statements, tries: _Attempts) -> Procedure[bool]:
     """
     if dialect.one_writer:
         return False
-    query = dialect.query(Create(tries.name))
+    command = Create(tries.name)
     try:
-        reply = yield from retry(query, tries.deadline.reach, tries.deadline.now, AWAY | PASSING)
+        reply = yield from retry(command, tries.deadline.reach, tries.deadline.now, AWAY | PASSING)
     except StatementError as failure:
         if failure.fault in PASSING:
             return False

@@ -105,7 +105,7 @@ class SharedAttempt(Attempt):
         assert state.token is not None
         self.request.group = state.token
         reply = yield from self._ask_to_join(state.token)
-        if reply is not None and reply.matched:
+        if reply is not None and reply.answer:
             term = Term(reply.sent, self.request.ttl)
             return Held(state.fence, term, reply.server, group=state.token)
         yield from self.look(ticket)
@@ -116,18 +116,16 @@ class SharedAttempt(Attempt):
             held = yield from self._join_once(ticket)
         return held
 
-    def _ask_to_join(self, group: str) -> Procedure[Reply | None]:
+    def _ask_to_join(self, group: str) -> Procedure[Reply[int] | None]:
         """Ask to join; None if there was no clear reply. Other readers lock the row for a moment
         when they join or leave; this waits for them rather than be refused."""
         request, deadline = self.request, self.deadline
         ticket = request.tickets[-1] if request.tickets else request.token
-        query = self.dialect.query(
-            JoinReaders(request.name, group, request.token, request.ttl, ticket, self.past)
-        )
+        command = JoinReaders(request.name, group, request.token, request.ttl, ticket, self.past)
         until = deadline.now + self.dialect.timing.leaving
         while True:
             try:
-                reply = yield from self.reach(query)
+                reply = yield from self.reach(command)
             except StatementError as failure:
                 deadline.now = failure.now
                 if failure.fault is not Fault.BUSY or deadline.now >= until:
@@ -141,9 +139,9 @@ class SharedAttempt(Attempt):
     def _call_readers(self) -> Procedure[None]:
         """Notify the readers behind this one, now that it holds the name: they may join."""
         if self.dialect.can_notify and self.request.tickets:
-            query = self.dialect.query(CallReaders(self.request.name, self.request.token))
+            command = CallReaders(self.request.name, self.request.token)
             try:
-                self.deadline.now = (yield Execute(query, CALLING)).now
+                self.deadline.now = (yield Execute(command, CALLING)).now
             except StatementError as failure:
                 self.deadline.now = failure.now
 
@@ -177,7 +175,7 @@ class SharedAttempt(Attempt):
         name, deadline = self.request.name, self.deadline
         if self.past or deadline.now < self.asks:
             return
-        query = self.dialect.query(ListWaiters(name))
-        reply = yield from retry_or_raise(self.dialect, query, name, deadline.reach, deadline.now)
+        command = ListWaiters(name)
+        reply = yield from retry_or_raise(self.dialect, command, name, deadline.reach, deadline.now)
         deadline.now, self.asks = reply.now, reply.now + self.patient / 2
-        self.past = all(one.strategy == STRATEGY for one in query.read(reply).get(name, ()))
+        self.past = all(one.strategy == STRATEGY for one in reply.answer.get(name, ()))

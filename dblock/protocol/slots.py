@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LimitMismatch, OutcomeUnknown, Unavailable
 from ..lock_state import counted
-from .attempt import Answer, Attempt, Seen
-from .commands import Create, GrantSlot, LookAtSlots, SetLimit
+from .attempt import Attempt, Seen
+from .commands import Command, Create, GrantSlot, LookAtSlots, SetLimit
 from .doubt import Doubt
 from .faults import StatementError
 from .lease import Held, Refused
 from .release import renounce, return_all
 from .retry import UNDONE, retry_or_raise
 from .state import Granted, LockRow, QueuePosition, Slots
-from .steps import Procedure, Query, Sleep
+from .steps import Procedure, Reply, Sleep
 from .writing import write
 
 if TYPE_CHECKING:
@@ -116,43 +116,42 @@ class SlotAttempt(Attempt):
                 return None
             # Other callers have taken the rows that this one created: try again.
 
-    def _ask(self) -> Procedure[Answer]:
+    def _ask(self) -> Procedure[Reply[Granted | None]]:
         if self.known:
             self.known = False
-            query = self._statement(known=True)
+            command = self._statement(known=True)
             try:
-                reply = yield from self.reach(query)
+                reply = yield from self.reach(command)
             except StatementError as failure:
                 if failure.fault not in UNDONE:  # UNDONE: another caller is taking that slot
                     raise
             else:
-                if reply.matched > 0 or query.read(reply) is not None:
-                    return query, reply  # also without a fence in the reply: the row is read then
+                # Without a fence in the reply this is a grant too: the row is read then.
+                if reply.answer is not None:
+                    return reply
                 self._note(reply)
-        query = self._statement(known=False)
-        return query, (yield from self.reach(query))
+        command = self._statement(known=False)
+        return (yield from self.reach(command))
 
-    def _statement(self, *, known: bool) -> Query[Granted | None]:
+    def _statement(self, *, known: bool) -> Command[Granted | None]:
         request = self.request
-        return self.dialect.query(
-            GrantSlot(
-                self.name,
-                self.limit,
-                request.token,
-                request.owner,
-                request.ttl,
-                self.turnstile,
-                self.first,
-                known,
-            )
+        return GrantSlot(
+            self.name,
+            self.limit,
+            request.token,
+            request.owner,
+            request.ttl,
+            self.turnstile,
+            self.first,
+            known,
         )
 
     def _look(self, ticket: str | None) -> Procedure[None]:
-        query = self.dialect.query(LookAtSlots(self.name, self.limit))
+        command = LookAtSlots(self.name, self.limit)
         reply = yield from retry_or_raise(
-            self.dialect, query, self.name, self.deadline.reach, self.deadline.now
+            self.dialect, command, self.name, self.deadline.reach, self.deadline.now
         )
-        self.slots = query.read(reply)
+        self.slots = reply.answer
         self._note(reply)
         known = self.slots.rows
         slots = [known[name] for name in self._names if name in known]
@@ -172,21 +171,21 @@ class SlotAttempt(Attempt):
         rowless, again = self._rowless, False
         if self.slots.limit is None:
             limit = SetLimit(self.name, self.limit, anew=False)
-            yield from self._write(self.dialect.query(limit))
+            yield from self._write(limit)
             again = True
         if rowless is not None:  # even if a slot seems free: a guard may block it
-            yield from self._write(self.dialect.query(Create(rowless)))
+            yield from self._write(Create(rowless))
             again = True
         if self.dialect.has_witness and (again or self.seen.position.free):
             again = (yield from self._mend_witness()) or (again and not self.closed)
         return again
 
-    def _write(self, query: Query[int]) -> Procedure[None]:
+    def _write(self, command: Command[int]) -> Procedure[None]:
         """Execute a write that is safe to repeat."""
         deadline = self.deadline
         try:
             reply = yield from retry_or_raise(
-                self.dialect, query, self.name, deadline.reach, deadline.now
+                self.dialect, command, self.name, deadline.reach, deadline.now
             )
         except DBLockError as error:
             raise self.told(error) from error.__cause__
@@ -254,9 +253,10 @@ def _left(row: LockRow) -> float:
 
 def mismatch(name: str, limit: int, stored: int) -> LimitMismatch:
     """Return the error for a caller whose limit differs from the stored limit."""
-    if not stored:
+    if stored <= 0:
+        used = "a rate limit" if stored else "an election"
         return LimitMismatch(
-            f"{name!r} is no semaphore: an election has this name. Choose another name for the "
+            f"{name!r} is no semaphore: {used} has this name. Choose another name for the "
             "semaphore",
             name=name,
             limit=limit,
@@ -284,19 +284,19 @@ def resize(
     Return how many slots above the new limit, up to ``most``, are still held. Raises LimitMismatch
     if the name is an election's; OutcomeUnknown and Unavailable as :func:`.write` does.
     """
-    query = dialect.query(SetLimit(name, limit, anew=True))
-    reply = yield from write(dialect, query, name, before, patience, start)
-    look = dialect.query(LookAtSlots(name, most))
+    command = SetLimit(name, limit, anew=True)
+    now = (yield from write(dialect, command, name, before, patience, start)).now
+    look = LookAtSlots(name, most)
     try:
-        reply = yield from retry_or_raise(dialect, look, name, patience, reply.now)
+        reply = yield from retry_or_raise(dialect, look, name, patience, now)
     except Unavailable as error:
         raise OutcomeUnknown(
             f"the limit of {name!r} may have been changed, and its slots could not be looked at: "
             f"{error}. Resize it again",
             name=name,
         ) from error.__cause__
-    found = look.read(reply)
-    if not found.limit:
-        raise mismatch(name, limit, 0)
+    found = reply.answer
+    if found.limit is None or found.limit <= 0:
+        raise mismatch(name, limit, found.limit or 0)
     above = (slot_name(name, number) for number in range(limit + 1, most + 1))
     return sum(one in found.rows and found.rows[one].row.held for one in above)

@@ -215,9 +215,9 @@ class Granted(NamedTuple):
 class Slots(NamedTuple):
     """A semaphore's limit and its rows.
 
-    ``limit`` is None if no limit is stored yet, and 0 if the stored value is not a limit. ``rows``
-    has the existing rows of the turnstile and of the slots by their names, each with whether a
-    caller without a ticket may take it.
+    ``limit`` is None if no limit is stored yet, 0 if the value is an election's, and -1 if it is a
+    rate limit's. ``rows`` has the existing rows of the turnstile and of the slots by their names,
+    each with whether a caller without a ticket may take it.
     """
 
     limit: int | None

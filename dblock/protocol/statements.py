@@ -1,24 +1,20 @@
-"""A database as the protocol sees it: its traits, and :meth:`Statements.query` for its statements.
+"""A database as the protocol sees it: its traits.
 
-The statements are the commands in :mod:`dblock.protocol.commands`; a dialect registers its SQL for
+Its statements are the commands in :mod:`dblock.protocol.commands`; a dialect registers its SQL for
 each (:mod:`dblock.dialects.statement`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
-from . import commands
-from .commands import Command
+from .commands import SeeHidden
 from .state import Place
-from .steps import Query
 from .timing import Timing
 
 if TYPE_CHECKING:
     from ..policy import Timeouts
-
-R = TypeVar("R")
 
 
 class Statements(ABC):
@@ -77,18 +73,11 @@ class Statements(ABC):
     def privileges(self, role: str) -> tuple[str, ...]:
         """Return the statements that grant a role its rights, or a sentence that says them."""
 
-    @abstractmethod
-    def query(self, command: Command[R]) -> Query[R]:
-        """Return the statement that asks this database for a command.
-
-        Raises NotImplementedError if the database does not have the command.
-        """
-
     # --- location of the tables --------------------------------------------------------------
 
-    def hidden(self) -> tuple[Query[str | None], ...]:
-        """Return one query for each table that a temporary table may hide in a user's session. Its
-        reply is the name of the temporary table; None if there is none."""
+    def hidden(self) -> tuple[SeeHidden, ...]:
+        """Return one command for each table that a temporary table may hide in a user's
+        session."""
         return ()
 
     @abstractmethod
@@ -98,10 +87,6 @@ class Statements(ABC):
         A statement for a user's transaction matches no row in any other set of tables. With None
         the place is unknown again, and dblock reads it before the next use.
         """
-
-    def begin(self, patience: float | None) -> tuple[Query[int], ...]:
-        """Begin the row lock's own transaction."""
-        return (Query("BEGIN", {}, commands.Begin()),)
 
     def topic(self, name: str) -> str:
         """Return the topic under which the observers of a name are notified."""

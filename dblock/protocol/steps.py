@@ -2,90 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from .commands import Command
 
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
-class Reply(NamedTuple):
+class Reply(NamedTuple, Generic[R_co]):
     """The reply to a step.
 
-    ``matched`` is the number of rows that the statement matched. ``sent`` and ``now`` are monotonic
-    seconds; ``sent`` is read before the request goes out. ``server`` identifies the server that
-    answered, if that is known.
+    ``answer`` is the command's answer, or the one that the step describes. ``sent`` and ``now`` are
+    monotonic seconds; ``sent`` is read before the request goes out. ``server`` identifies the
+    server that answered, if that is known.
     """
 
-    rows: Sequence[Sequence[Any]]
-    matched: int
+    answer: R_co
     sent: float
     now: float
     server: str | None = None
 
 
-def count(reply: Reply) -> int:
-    """Read how many rows a statement matched."""
-    return reply.matched
-
-
-def any_row(reply: Reply) -> bool:
-    """Read whether the reply has a row."""
-    return bool(reply.rows)
-
-
-class Query(NamedTuple, Generic[R]):
-    """A statement in the driver's own parameter style.
-
-    ``command`` is what the statement asks for; None for statements outside of the procedures, which
-    prepare a connection or use the user's own tables. ``patience`` is how many seconds the server
-    may wait for other transactions' locks; None for the session's own limit. With ``durable`` the
-    reply comes after the changes are on disk, or as durable as the server's commits are by default.
-    Without it a crash may undo the changes, except a grant, which is always durable. ``read`` reads
-    the reply.
-    """
-
-    sql: str
-    params: Mapping[str, Any] | tuple[Any, ...]
-    command: Command[Any] | None = None
-    patience: float | None = None
-    durable: bool = True
-    read: Callable[[Reply], R] = count  # type: ignore[assignment] # fits Query[int] alone: tested
-
-    @property
-    def kind(self) -> str:
-        """The word for its command: ``"grant"``, ``"lock_row"``; ``"other"`` without a command."""
-        return "other" if self.command is None else self.command.word
-
-    def __repr__(self) -> str:
-        return f"<Query {self.sql!r}>"  # a token may be among the parameters, and aiosqlite logs it
-
-
 class Execute(NamedTuple):
-    """Execute one statement on a connection of dblock's own, in a transaction of its own.
+    """Execute one command on a connection of dblock's own, in a transaction of its own.
 
     The client waits up to ``within`` seconds for the reply; None for ``Timeouts.socket``.
     """
 
-    query: Query[Any]
+    command: Command[Any]
     within: float | None = None
 
 
 class ExecuteInTransaction(NamedTuple):
-    """Execute one statement in the transaction that is to hold the row lock.
+    """Execute one command in the transaction that is to hold the row lock.
 
     ``patience`` is how many seconds a database with :attr:`~.Statements.one_writer` may wait to
     begin the transaction; None for its own limit. ``within`` bounds the wait for the reply as with
     :class:`Execute`; None leaves the limit of the user's own connection. With ``keep`` a failed
     statement is undone, by a savepoint if necessary, so that the transaction stays usable. If
-    ``keep(reply)`` is false the statement is undone too, which releases the rows that it locked.
+    ``keep(answer)`` is false the statement is undone too, which releases the rows that it locked.
     """
 
-    query: Query[Any]
+    command: Command[Any]
     patience: float | None = None
     within: float | None = None
-    keep: Callable[[Reply], bool] | None = None
+    keep: Callable[[Any], bool] | None = None
 
 
 class ForgetTransaction(NamedTuple):
@@ -101,13 +63,25 @@ class Sleep(NamedTuple):
 ANY_SERVER = ""
 
 
+class Turn(NamedTuple):
+    """A waiter's turn in its process's local queue.
+
+    ``first`` says that it is at the first position. Then ``ticket`` is its ticket for the
+    database's queue, if there is one. ``told`` says that the database notifies that ticket.
+    ``alarmed`` says that another waiter in the local queue found that the database is away.
+    """
+
+    first: bool = True
+    ticket: str | None = None
+    told: bool = False
+    alarmed: bool = False
+
+
 class WaitTurn(NamedTuple):
     """Wait up to ``seconds`` for the first position in this process's queue with the key ``line``.
 
-    At the first position the reply has one row: the ticket for the database's queue, or None, and
-    whether notifications can reach that ticket. Further back the reply has no row, and the position
-    is kept. When the procedure ends, it leaves the local queue, and the ticket is void. ``matched``
-    is 1 when another waiter in the local queue found that the database is away.
+    The answer is a :class:`Turn`, or None behind the first position, which is kept. When the
+    procedure ends, it leaves the local queue, and the ticket is void.
 
     ``server`` is the server that is to notify; None for no notifications. With :data:`ANY_SERVER`
     there is a ticket only if this process is already listening on a server. If no server can
@@ -123,10 +97,10 @@ class WaitTurn(NamedTuple):
 
 
 class WaitNotification(NamedTuple):
-    """Wait up to ``seconds`` for a notification of the ticket; ``matched`` is 1 when one came.
+    """Wait up to ``seconds`` for a notification of the ticket; return whether one came.
 
-    ``matched`` is 1 too when notifications can no longer arrive: then :class:`WaitTurn` returns
-    another ticket. If a release passed the name on, the reply has the row of a :class:`.Passed`.
+    The answer is true too when notifications can no longer arrive: then :class:`WaitTurn` returns
+    another ticket. If a release passed the name on, it is a :class:`.Passed`.
     """
 
     seconds: float
@@ -142,13 +116,13 @@ class Disown(NamedTuple):
 
 
 class ExecuteOnSession(NamedTuple):
-    """Execute one statement on the connection that is kept for the name's user lock.
+    """Execute one command on the connection that is kept for the name's user lock.
 
     The ``first`` statement waits for the user lock; if it fails, the connection is not kept. The
-    ``last`` statement releases the user lock; if it matched no row, this step releases it.
+    ``last`` statement releases the user lock; if its answer is not 1, this step releases it.
     """
 
-    query: Query[Any]
+    command: Command[Any]
     first: bool = False
     last: bool = False
 
@@ -164,4 +138,4 @@ Step = (
     | Disown
 )
 T = TypeVar("T")
-Procedure = Generator[Step, Reply, T]
+Procedure = Generator[Step, Reply[Any], T]

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..errors import DBLockError, DeadlockDetected, OutcomeUnknown, QueryTimeout, Unavailable
 from ..lock_state import printable
@@ -90,7 +90,7 @@ class Waiter:
 
     def wait(
         self, step: Callable[[float], Step], seconds: float | None, now: float
-    ) -> Procedure[Reply]:
+    ) -> Procedure[Reply[Any]]:
         """Wait ``seconds`` with a step, or less if the step has a result before. The wait goes in
         pieces, and :meth:`note` runs between them.
 
@@ -102,7 +102,7 @@ class Waiter:
                 now = yield from self.note(now)
             reply = yield step(self.piece(until - now, now))
             now = reply.now
-            if reply.matched or reply.rows or now >= until:
+            if reply.answer or now >= until:
                 return reply
 
     def piece(self, seconds: float | None, now: float) -> float:
@@ -134,10 +134,10 @@ class Waiter:
         try:
             now = (yield from self._write(look + LATE, holds, now)).now
             if holds:
-                query = self.dialect.query(ListBlocked())
-                reply = yield Execute(query)
+                command = ListBlocked()
+                reply = yield Execute(command)
                 now = reply.now
-                self._judge(query.read(reply))
+                self._judge(reply.answer)
         except StatementError as failure:
             # A waiter that cannot register still may be granted the lock.
             now = failure.now
@@ -147,29 +147,29 @@ class Waiter:
                 self.next = math.inf
         return now
 
-    def _write(self, lasts: float, holds: Mapping[str, int | None], now: float) -> Procedure[Reply]:
+    def _write(
+        self, lasts: float, holds: Mapping[str, int | None], now: float
+    ) -> Procedure[Reply[Any]]:
         first = self.id is None
         if self.id is None:
             self.id = self.caller.new_id()
-        query = self.dialect.query(
-            Register(
-                self.id,
-                self.name,
-                self.strategy,
-                owner=self.caller.owner(),
-                waited=now - self.start,
-                lasts=lasts,
-                holds=holds,
-            )
+        command = Register(
+            self.id,
+            self.name,
+            self.strategy,
+            owner=self.caller.owner(),
+            waited=now - self.start,
+            lasts=lasts,
+            holds=holds,
         )
         try:
-            reply = yield Execute(query)
+            reply = yield Execute(command)
         except StatementError as failure:
             if first and failure.fault is not Fault.DISCONNECTED:
                 self.id = None  # the server wrote no row
             raise
         if first:
-            reply = yield Execute(self.dialect.query(Sweep()))
+            reply = yield Execute(Sweep())
         return reply
 
     def _judge(self, blocked: list[Blocked]) -> None:
@@ -197,12 +197,12 @@ class Waiter:
         """Delete this waiter's row. If that fails the row expires by itself."""
         self._let_another_be_seen()
         if self.id is not None:
-            query, self.id, self.next = self.dialect.query(Unregister(self.id)), None, -math.inf
+            command, self.id, self.next = Unregister(self.id), None, -math.inf
             try:
-                yield Execute(query)
+                yield Execute(command)
             except StatementError as failure:
                 with contextlib.suppress(StatementError):
-                    yield from retry_after(failure, query, LEAVING, failure.now, _ANY_MORE)
+                    yield from retry_after(failure, command, LEAVING, failure.now, _ANY_MORE)
 
     def during(self, waiting: Procedure[T]) -> Procedure[T]:
         """Run a procedure that waits, and delete this waiter's row if the procedure fails.

@@ -6,25 +6,33 @@ any later time, even after the writer's next write. So its session is ended befo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import Unavailable
+from .commands import Command
 from .deadline import Deadline
 from .doubt import Doubt
 from .explain import explain, unknown
 from .faults import Fault, StatementError
 from .retry import AWAY, PASSING, PAUSE, retry
-from .steps import Procedure, Query, Reply, Sleep
+from .steps import Procedure, Reply, Sleep
 
 if TYPE_CHECKING:
     from .statements import Statements
+
+T = TypeVar("T")
 
 _NOT_SENT = (AWAY | PASSING) - {Fault.DISCONNECTED}
 
 
 def write(
-    dialect: Statements, query: Query[Any], name: str, before: Doubt, patience: float, now: float
-) -> Procedure[Reply]:
+    dialect: Statements,
+    command: Command[T],
+    name: str,
+    before: Doubt,
+    patience: float,
+    now: float,
+) -> Procedure[Reply[T]]:
     """Write, with retries for up to ``patience`` seconds; first end the sessions of earlier writes.
 
     ``before`` has the same writer's earlier writes without a reply. Raises Unavailable if nothing
@@ -35,7 +43,7 @@ def write(
     while True:
         try:
             yield from before.end_sessions(dialect, deadline)
-            return (yield from retry(query, deadline.reach, deadline.now, _NOT_SENT))
+            return (yield from retry(command, deadline.reach, deadline.now, _NOT_SENT))
         except Unavailable as error:
             if lost is None:
                 raise

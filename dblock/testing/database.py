@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.orm import Session, scoped_session
 
 from ..dialects import ADAPTERS, DIALECTS, Adapter, Dialect
+from ..dialects.query import Query
 from ..holding.callers import CallerRegistry
 from ..holding.database import Database
 from ..io.borrowed import Borrowed, Root
 from ..io.runtime import Runtime
 from ..io.sqlalchemy_transaction import borrow
-from ..protocol.commands import Create, Guard, LookAround, SelectForUpdate
-from ..protocol.steps import Execute, ExecuteInTransaction, Procedure, Query, Reply
+from ..protocol.commands import Command, Create, Guard, LookAround, SelectForUpdate
+from ..protocol.state import RowOutcome
+from ..protocol.steps import Execute, ExecuteInTransaction, Procedure, Reply
 from .process import Process
-from .wire import WiredSQLite
+from .wire import Unwired, WiredSQLite
+
+R = TypeVar("R")
+T = TypeVar("T")
 
 
 class SimulatedDatabase(Database):
@@ -84,7 +89,7 @@ class StandIn(Borrowed):
     """
 
     def __init__(
-        self, real: Borrowed, process: Process, runtime: Runtime, run: Callable[[Any], Reply]
+        self, real: Borrowed, process: Process, runtime: Runtime, run: Callable[[Any], Reply[Any]]
     ) -> None:
         super().__init__(real._dialect, real.driver, real.driver_connection, runtime)
         self._real = real
@@ -97,7 +102,7 @@ class StandIn(Borrowed):
         # A guard makes the user's transaction no writer here.
         return None if self._proves else self._real.root
 
-    def execute(self, query: Query[Any]) -> Reply:
+    def execute(self, query: Query[R]) -> Reply[R]:
         return self._real.execute(query)
 
     def savepoint(self) -> Any:
@@ -112,32 +117,34 @@ class StandIn(Borrowed):
     def start_over(self) -> None:
         self._real.start_over()
 
-    def run(self, step: ExecuteInTransaction) -> Reply:
+    def run(self, step: ExecuteInTransaction) -> Reply[Any]:
         self._real.execute(Query("SELECT 1", {}))  # it begins with its first statement
-        query, store = step.query, self._process.store
-        match query.command:
+        command, store = step.command, self._process.store
+        refused: RowOutcome | int = RowOutcome(locked=False)
+        match command:
             case Guard(name=name):
                 self._proves = True
                 self._process.wire.guard(name)
-                return self._sent(query)
+                return self._sent(command)
             case LookAround():
-                return self._sent(query)
-            case SelectForUpdate(name=name) | Create(name=name):
+                return self._sent(command)
+            case SelectForUpdate(name=name):
                 root = self.root
+            case Create(name=name):
+                root, refused = self.root, 0
             case _:
                 raise AssertionError("a row is locked or proved in it, and nothing else")
         if store.row_of(name) not in (None, root):
             now = self._runtime.now()
-            return Reply((), 0, now, now)
-        reply = self._sent(query)
-        locked = reply.matched if isinstance(query.command, Create) else reply.rows
-        if locked and root is not None:
+            return Reply(refused, now, now)
+        reply = self._sent(command)
+        if reply.answer not in (0, RowOutcome(locked=False)) and root is not None:
             store.rows[name] = root
         return reply
 
-    def _sent(self, query: Query[Any]) -> Reply:
-        return self._run(_once(Query(query.sql, query.params)))
+    def _sent(self, command: Command[Any]) -> Reply[Any]:
+        return self._run(_once(Unwired(command)))
 
 
-def _once(query: Query[Any]) -> Procedure[Reply]:
-    return (yield Execute(query))
+def _once(command: Command[T]) -> Procedure[Reply[T]]:
+    return (yield Execute(command))

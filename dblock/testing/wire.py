@@ -9,14 +9,14 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from ..dialects.adapter import Answer, Send, ServerSession
+from ..dialects.query import Query, any_row
 from ..dialects.sqlite import SQLite
 from ..dialects.sqlite.adapter import SQLite3
 from ..policy import Timeouts
 from ..protocol import commands
-from ..protocol.commands import Command, Grant, Join, Renew, SelectForUpdate
+from ..protocol.commands import Command, EndSession, Grant, Join, Renew, SelectForUpdate
 from ..protocol.faults import Fault
 from ..protocol.rate import TakePlace
-from ..protocol.steps import Query, any_row
 from .store import Store
 
 R = TypeVar("R")
@@ -28,6 +28,12 @@ class Error(Exception):
 
 class ConnectionLost(Error):
     """The connection broke, or none was made."""
+
+
+class Unwired(Command[Any]):
+    """A command that no fault of the wire meets: it runs for the user's transaction."""
+
+    command: Command[Any]
 
 
 class Loss(NamedTuple):
@@ -140,7 +146,7 @@ class Wired(SQLite3):
         self.ask(connection, Query("PRAGMA synchronous = OFF", {}))
         self.store.connections.append(connection)
         # As on a server, dblock can end the session of a lost connection.
-        return ServerSession(end=Query("SELECT 1 WHERE false", {}, read=any_row))
+        return ServerSession(end=EndSession(0, None))
 
     def is_usable(self, connection: Any) -> bool:
         return not self.wire.away  # an idle connection counts as closed
@@ -164,6 +170,10 @@ class WiredSQLite(SQLite):
         self._wire = wire
 
     def query(self, command: Command[R]) -> Query[R]:
+        if isinstance(command, EndSession):
+            return Query("SELECT 1 WHERE false", {}, read=any_row)  # type: ignore[arg-type]
+        if isinstance(command, Unwired):
+            return super().query(command.command)._replace(command=None, patience=None)
         found = super().query(command)
         if not isinstance(command, Renew):
             return found

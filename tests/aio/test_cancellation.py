@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from dblock import LockLost, Locks, NotAcquired, Timeouts
 from dblock.aio import AsyncDetachedLease, AsyncLease, AsyncLocks
-from dblock.protocol.steps import Query
+from dblock.dialects.query import Query
 from tests.aio.support import Stepped, cancelled_at, settled
 from tests.conftest import Database
 from tests.servers.mariadb import WAITS_FOR_A_ROW

@@ -14,10 +14,10 @@ from sqlalchemy.exc import DBAPIError
 
 from dblock import Conflict, Locks, NotAcquired, SocketTimeout
 from dblock.aio.bridge import await_
+from dblock.dialects.query import Query
 from dblock.io.runtime import Runtime
 from dblock.io.sqlalchemy_transaction import borrow
 from dblock.protocol.faults import Fault, StatementError
-from dblock.protocol.steps import Query
 from tests.conftest import BORROWED, Database, lent
 from tests.servers import execute
 from tests.support import LONG, MOMENT, Facts, blocked, borrowed

@@ -15,10 +15,10 @@ from dblock.dialects.adapter import Answer, Send
 from dblock.dialects.mariadb import MariaDB
 from dblock.dialects.mariadb.adapter import PyMySQL
 from dblock.dialects.mariadb.sender import prepared
+from dblock.dialects.query import Query, Result
 from dblock.protocol import commands
 from dblock.protocol.commands import Look
 from dblock.protocol.state import Granted
-from dblock.protocol.steps import Query, Reply
 from tests.conftest import Database, lent
 from tests.support import SECONDS
 
@@ -54,7 +54,7 @@ def send(connection: Any) -> Send:
 
 def ask(send: Send, query: Query[Any]) -> Any:
     rows, matched = send(query._replace(sql=DIALECT.placed(query.sql)), SECONDS)
-    return query.read(Reply(rows, matched, 0.0, 0.0))
+    return query.read(Result(rows, matched))
 
 
 def hold(send: Send, name: str, *, known: bool = True, token: str = TOKEN) -> int:

@@ -21,7 +21,7 @@ from dblock.dialects.postgresql import opening as opening_module
 from dblock.dialects.postgresql import read_deadline
 from dblock.dialects.postgresql import sender as sender_module
 from dblock.dialects.postgresql.opening import Opener, opener
-from dblock.protocol.steps import Query
+from dblock.dialects.query import Query
 from tests.conftest import Database, lent
 from tests.support import SECONDS, Threads, interrupted
 

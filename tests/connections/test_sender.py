@@ -14,8 +14,8 @@ import pytest
 from dblock import Timeouts
 from dblock.dialects.adapter import Send, ServerSession
 from dblock.dialects.postgresql.adapter import Psycopg
+from dblock.dialects.query import Query
 from dblock.protocol.faults import Fault
-from dblock.protocol.steps import Query
 from tests.conftest import Database, lent
 from tests.support import SECONDS
 

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy.engine import Engine
 
 from dblock import Danger, LockLost, Locks
+from dblock.dialects.query import Query, Result
 from dblock.protocol.commands import Command, Renew
-from dblock.protocol.steps import Query, Reply
 from tests.support import SECONDS, lock_row
 from tests.worlds.behind import held_up, here
 
@@ -47,10 +47,10 @@ class Renewals:
                 self.before()
             renew = query(command)
 
-            def heard(reply: Reply) -> dict[str, int | None]:
+            def heard(result: Result) -> dict[str, int | None]:
                 if by_keeper():
                     self.after()
-                return renew.read(reply)
+                return renew.read(result)
 
             return renew._replace(read=heard)
 

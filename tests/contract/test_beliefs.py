@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy.engine import Engine
 
 from dblock import LockLost, Locks
+from dblock.dialects.query import Query
 from dblock.locks import Locks as SyncLocks
 from dblock.protocol.commands import Command, Release
 from dblock.protocol.observer import Belief, Change
-from dblock.protocol.steps import Query
 from tests.conftest import Database
 from tests.contract.sessions import end_sessions
 from tests.support import LONG, eventually

@@ -166,18 +166,16 @@ def test_what_a_waiter_is_said_to_hold(
 
     def write(fence: int, lasts: float) -> None:
         """Write that one that holds "b" has waited for "a" since long ago."""
-        query = others._database.dialect.query(
-            commands.Register(
-                "0" * 32,
-                "a",
-                strategy="lease",
-                owner="x",
-                waited=60,
-                lasts=lasts,
-                holds={"b": fence},
-            )
+        command = commands.Register(
+            "0" * 32,
+            "a",
+            strategy="lease",
+            owner="x",
+            waited=60,
+            lasts=lasts,
+            holds={"b": fence},
         )
-        run(others, (step for step in (Execute(query),)))
+        run(others, (step for step in (Execute(command),)))
         before = len(looks)
         eventually(lambda: len(looks) >= before + 2 or end.done())
 

@@ -14,6 +14,7 @@ from sqlalchemy import text
 from sqlalchemy.engine import Engine
 
 from dblock import Danger, Lease, LockLost, Locks, Timeouts, Unavailable
+from dblock.dialects.query import Query
 from dblock.holding.keeper import Keeper, WorkerMaker
 from dblock.holding.worker import Worker
 from dblock.io.runtime import Runtime
@@ -23,7 +24,7 @@ from dblock.protocol.lease import Held
 from dblock.protocol.renew import Asked, RenewalFailed, renew_all
 from dblock.protocol.schedule import Plan
 from dblock.protocol.state import Renewal
-from dblock.protocol.steps import Execute, Procedure
+from dblock.protocol.steps import Execute, Procedure, Reply
 from dblock.protocol.term import Term
 from dblock.system import clock
 from tests.contract.conftest import NewLocks
@@ -152,19 +153,24 @@ def test_one_that_was_lost_is_the_only_one_not_renewed(
 
 @pytest.mark.parametrize("db", ["mariadb"], indirect=True)
 def test_a_row_that_is_busy_after_its_renewal(
-    locks: Locks, engine: Engine, threads: Threads
+    locks: Locks, engine: Engine, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who has waited for the row gets it with the commit. What is asked then locks nothing."""
     (lease,) = held(locks, 1)
-    query = locks._database.dialect.query(
-        commands.Renew((Renewal(lease.name, lease.token, 2 * LONG),))
-    )
-    updated = "WHERE expires_at > SYSDATE(6);"
-    assert query.sql.count(updated) == 1
-    query = query._replace(sql=query.sql.replace(updated, f"{updated} DO GET_LOCK('gate', 60);"))
+    renew = commands.Renew((Renewal(lease.name, lease.token, 2 * LONG),))
+    query, updated = locks._database.dialect.query, "WHERE expires_at > SYSDATE(6);"
+    assert query(renew).sql.count(updated) == 1
+
+    def waiting(command: commands.Command[Any]) -> Query[Any]:
+        found = query(command)
+        sql = found.sql.replace(updated, f"{updated} DO GET_LOCK('gate', 60);")
+        return found._replace(sql=sql) if command == renew else found
 
     def renewal() -> Procedure[dict[str, int | None]]:
-        return query.read((yield Execute(query)))
+        reply: Reply[dict[str, int | None]] = yield Execute(renew)
+        return reply.answer
+
+    monkeypatch.setattr(locks._database.dialect, "query", waiting)
 
     has_moved = moved(engine, locks, lease.name)
     with engine.connect() as gate:

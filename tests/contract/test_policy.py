@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,15 +33,18 @@ from dblock.protocol.schema_version import SCHEMA_VERSION
 from dblock.protocol.steps import (
     Execute,
     ExecuteInTransaction,
+    Procedure,
     Reply,
     Sleep,
     Step,
+    Turn,
     WaitNotification,
     WaitTurn,
 )
 from dblock.protocol.term import Term
 from dblock.protocol.waiters import Caller, Waiter
 from dblock.protocol.waiting import WaitOptions
+from tests.protocol.rows import Rows, reading
 from tests.protocol.stage import TABLES, located
 from tests.support import examples
 
@@ -93,7 +96,7 @@ class Clock:
         self._dialect = dialect
         self._steps = steps
 
-    def drive(self, protocol: Generator[Step, Reply, Any]) -> Any:
+    def drive(self, protocol: Procedure[Any]) -> Any:
         reply: Any = None
         failure: StatementError | None = None
         while True:
@@ -108,33 +111,34 @@ class Clock:
                 failure = caught
                 failure.now = self.now
 
-    def perform(self, step: Step) -> Reply:
+    def perform(self, step: Step) -> Reply[Any]:
         sent = self.now
         if isinstance(step, WaitTurn):
             ticket = (TICKET * "0", self._dialect.can_notify) if step.look else (None, False)
-            return Reply([ticket], 0, sent, self.now)
+            return Reply(Turn(True, *ticket), sent, self.now)
         if isinstance(step, Sleep | WaitNotification):  # nobody calls
             assert step.seconds >= 0
             late = self.now + step.seconds - max(self.until, self.now)
             assert late <= 1e-6, f"{step} of {self._asked} at {self.now - START}: {late} too long"
             self.sleeps.append((self.now, step.seconds))
             self.now += step.seconds
-            return Reply((), 0, sent, self.now)
+            return Reply(None, sent, self.now)
         if isinstance(step, Execute):
             # To leave the queue is tried so long, from when that is first asked; and so long again
             # to give back, for who is not in the queue any more may have been passed the name.
-            if step.query.kind not in LEAVING:
+            if step.command.word not in LEAVING:
                 self.until = self.deadline
-            elif step.query.kind != self._asked:
+            elif step.command.word != self._asked:
                 self.until = sent + self._dialect.timing.leaving
-            self._asked = step.query.kind
+            self._asked = step.command.word
         latency, fault = next(self._steps, (0.001, None))
         self.now += latency
         if isinstance(step, Execute | ExecuteInTransaction):
             if fault is not None:
                 raise StatementError(fault, "as the test wants it")
-            return Reply(self.rows(step.query.sql), 0, sent, self.now)
-        return Reply((), 0, sent, self.now)
+            rows = self.rows(self._dialect.query(step.command).sql)
+            return Rows(rows, 0, sent, self.now).read(self._dialect, step)
+        return Reply(None, sent, self.now)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         place = (0, False, self.now) if self._dialect.can_notify else (0, False)
@@ -283,31 +287,31 @@ def test_without_waiting_there_is_one_try_and_no_sleep(kind: str) -> None:
 
 def test_a_free_name_is_one_step() -> None:
     dialect = dialect_of("postgresql")
-    protocol = lease(dialect, RetryPolicy(), 0.0)
+    protocol = reading(dialect, lease(dialect, RetryPolicy(), 0.0))
     assert isinstance(next(protocol), Execute)
     with pytest.raises(StopIteration) as stop:
-        protocol.send(Reply([(8, 30.0, None)], 1, START, START + 0.01))
+        protocol.send(Rows([(8, 30.0, None)], 1, START, START + 0.01))
     assert stop.value.value == Held(8, Term(START, 30.0))
 
 
 def test_a_grant_that_came_too_late_is_given_back() -> None:
     """Nobody starts on a lease whose time was spent waiting for the reply."""
     dialect = dialect_of("postgresql")
-    protocol = lease(dialect, RetryPolicy(), 0.0)
+    protocol = reading(dialect, lease(dialect, RetryPolicy(), 0.0))
     next(protocol)
-    step = protocol.send(Reply([(8, 1.0, None)], 1, START, START + 28.0))
+    step = protocol.send(Rows([(8, 1.0, None)], 1, START, START + 28.0))
     assert isinstance(step, Execute)
-    assert step.query == dialect.query(commands.PassOn("report", TOKEN))
+    assert step.command == commands.PassOn("report", TOKEN)
 
 
 def test_a_later_refusal_says_nothing_of_the_try_before() -> None:
     dialect = dialect_of("postgresql")
-    protocol = lease(dialect, RetryPolicy(), 0.0)
+    protocol = reading(dialect, lease(dialect, RetryPolicy(), 0.0))
     next(protocol)
     step = protocol.throw(StatementError(Fault.DISCONNECTED, "cut"))
     assert isinstance(step, Execute)
-    assert step.query == dialect.query(Look(("report",)))
-    protocol.send(Reply([], 0, START, START + 0.1))
+    assert step.command == Look(("report",))
+    protocol.send(Rows([], 0, START, START + 0.1))
     with pytest.raises(OutcomeUnknown, match="disk full"):
         protocol.throw(StatementError(Fault.REFUSED, "disk full"))
 
@@ -315,24 +319,25 @@ def test_a_later_refusal_says_nothing_of_the_try_before() -> None:
 def test_a_grant_after_a_lost_reply_may_be_the_earlier_one() -> None:
     """Which tells by what remains of it how old it is."""
     dialect = dialect_of("mariadb")
-    protocol = lease(dialect, RetryPolicy(), 1.0)
+    protocol = reading(dialect, lease(dialect, RetryPolicy(), 1.0))
     step = next(protocol)
     while isinstance(step, WaitTurn):
-        step = protocol.send(Reply([(None, False)], 0, START, START))
+        step = protocol.send(Rows([(None, False)], 0, START, START))
     step = protocol.throw(StatementError(Fault.DISCONNECTED, "cut"))
-    assert step.query == dialect.query(Look(("report",)))
-    protocol.send(Reply([], 0, START + 5, START + 5))
+    assert isinstance(step, Execute)
+    assert step.command == Look(("report",))
+    protocol.send(Rows([], 0, START + 5, START + 5))
     with pytest.raises(StopIteration) as stop:
-        protocol.send(Reply([(8, 28.0, TOKEN)], 1, START + 6, START + 6))
+        protocol.send(Rows([(8, 28.0, TOKEN)], 1, START + 6, START + 6))
     assert stop.value.value == Held(8, Term(START + 4, 30.0))
 
 
 def test_a_free_row_is_locked() -> None:
     dialect = dialect_of("postgresql")
-    protocol = own_row(dialect, RetryPolicy(), 1.0)
+    protocol = reading(dialect, own_row(dialect, RetryPolicy(), 1.0))
     assert isinstance(next(protocol), ExecuteInTransaction)
     with pytest.raises(StopIteration) as stop:
-        protocol.send(Reply([(True, 8, True)], 1, START, START + 0.01))
+        protocol.send(Rows([(True, 8, True)], 1, START, START + 0.01))
     assert isinstance(stop.value.value, Locked)
 
 

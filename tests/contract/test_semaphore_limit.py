@@ -170,3 +170,17 @@ def test_a_large_limit(locks: Locks, others: Locks) -> None:
         assert slot.name != another.name
     with semaphore:
         pass
+
+
+def test_the_name_of_a_rate_limit(locks: Locks) -> None:
+    """No semaphore and no election is made under it; the error says what has the name."""
+    locks.rate("api", 5, per=LONG).acquire()
+    for attempt in (
+        locks.semaphore("api", 2, wait=0).acquire,
+        lambda: locks.semaphore("api", 2).resize(3),
+    ):
+        with pytest.raises(ValueError, match="is no semaphore: a rate limit has this name"):
+            attempt()
+    assert locks.show("api").slots is None
+    with pytest.raises(ValueError, match="is the name of a rate limit"):
+        locks.election("api").campaign()

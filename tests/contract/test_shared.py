@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy.engine import Engine
 
 from dblock import DeadlockDetected, LockLost, Locks, NotAcquired, NotHeld, SharedLease
-from dblock.protocol.commands import LeaveReaders
-from dblock.protocol.steps import Execute, Procedure, Query
+from dblock.protocol.commands import Command, LeaveReaders
+from dblock.protocol.steps import Execute, Procedure, Reply
 from tests.contract.conftest import NewLocks
 from tests.support import (
     LONG,
@@ -256,14 +256,15 @@ def test_a_repeated_release_takes_nobody_elses_share(locks: Locks, others: Locks
         hold = inside(reader)._current()
         assert hold is not None
         assert hold.reader is not None
-        leaving = locks._database.dialect.query(LeaveReaders(NAME, hold.token, hold.reader))
+        leaving = LeaveReaders(NAME, hold.token, hold.reader)
         reader.release()
         assert run(locks, _execute(leaving)) == 0
         assert locks.show(NAME).readers == 1
 
 
-def _execute(query: Query[int]) -> Procedure[int]:
-    return query.read((yield Execute(query)))
+def _execute(command: Command[int]) -> Procedure[int]:
+    reply: Reply[int] = yield Execute(command)
+    return reply.answer
 
 
 # --- what is told of it --------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from dblock import Locks, Timeouts, Unavailable
+from dblock.dialects.query import Query
 from dblock.holding.database import CONNECTIONS
 from dblock.io.connecting import OwnConnection
-from dblock.protocol.steps import Query
 from tests.contract.conftest import NewLocks
 from tests.support import LONG, MOMENT, SECONDS, Threads, eventually
 from tests.worlds.surface import Surface

@@ -149,12 +149,10 @@ def test_what_the_killed_left_goes_with_time(
     locks: Locks, others: Locks, engine: Engine, threads: Threads
 ) -> None:
     def write(lasts: float) -> None:
-        query = others._database.dialect.query(
-            commands.Register(
-                "0" * 32, "report", strategy="lease", owner="x", waited=60, lasts=lasts, holds={}
-            )
+        command = commands.Register(
+            "0" * 32, "report", strategy="lease", owner="x", waited=60, lasts=lasts, holds={}
         )
-        run(others, (step for step in (Execute(query),)))
+        run(others, (step for step in (Execute(command),)))
 
     write(LONG)
     assert len(others.show("report").waiters) == 1

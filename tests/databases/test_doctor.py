@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import create_engine
 
 from dblock import Locks, Unavailable
+from dblock.dialects.query import Query, all_rows
 from dblock.doctor import Finding, Level, examine
 from dblock.doctor.finding import Patient
 from dblock.doctor.sqlite import file
 from dblock.protocol.schema_version import SCHEMA_VERSION
-from dblock.protocol.steps import Query
 from dblock.schema import upgrade
 from tests.conftest import Database, NewDatabase, OwnServers, find_or_skip, new_name
 from tests.servers import MariaDB, PostgreSQL, execute
@@ -351,7 +351,8 @@ def test_a_network_file_system(sqlite: str, tmp_path: Path) -> None:
     with Locks(sqlite) as locks:
         connections = locks._database.connections
         connection = connections.take()
-        rows = connections.execute(connection, Query("PRAGMA database_list", {})).rows
+        query = Query("PRAGMA database_list", {}, read=all_rows)
+        rows = connections.execute(connection, query).answer
         patient = Patient(
             locks._database.dialect, connection, lambda sql, **params: [*map(tuple, rows)]
         )

@@ -18,9 +18,9 @@ import pytest
 from sqlalchemy import URL, make_url
 
 from dblock import Locks
+from dblock.dialects.query import Query
 from dblock.doctor import examine
 from dblock.doctor import postgresql as doctor
-from dblock.protocol.steps import Query
 from dblock.schema import sql, upgrade
 from tests.conftest import NewDatabase, OwnServers
 from tests.protocol.stage import located

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import NullPool, create_engine, make_url
 
 from dblock import Locks, Timeouts
-from dblock.protocol.steps import Query
+from dblock.dialects.query import Query
 from tests.conftest import NewDatabase
 from tests.faults.matrix.expected import Cell
 from tests.faults.matrix.expected_of_waiting import GOT, PASSED, REFUSED

@@ -96,7 +96,7 @@ def test_a_longer_ttl_is_on_disk_once_it_is_announced(
     [(later,)] = execute(url, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'")
 
     def announce(ttl: float) -> Procedure[None]:
-        yield Execute(locks._database.dialect.query(commands.AnnounceTtl(ttl)))
+        yield Execute(commands.AnnounceTtl(ttl))
 
     with Locks(url) as locks:
         assert locks.lease("first", ttl=LONG, renew=False).acquire()

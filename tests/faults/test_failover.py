@@ -47,10 +47,10 @@ class Troubles:
     def __init__(self, locks: Locks, patch: pytest.MonkeyPatch) -> None:
         self.seen: set[tuple[Code, Fault]] = set()
         driver: Any = locks._database.run.__self__  # type: ignore[attr-defined]
-        self._run: Callable[..., Reply] = driver._run
+        self._run: Callable[..., Reply[Any]] = driver._run
         patch.setattr(driver, "_run", self._noting)
 
-    def _noting(self, *args: Any) -> Reply:
+    def _noting(self, *args: Any) -> Reply[Any]:
         try:
             return self._run(*args)
         except StatementError as failure:

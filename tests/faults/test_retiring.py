@@ -57,7 +57,7 @@ def test_a_row_is_deleted_while_another_is_made(unused: Database, threads: Threa
 
 def _create(locks: Locks) -> None:
     def create() -> Procedure[None]:
-        yield Execute(locks._database.dialect.query(Create("report")))
+        yield Execute(Create("report"))
 
     locks._database.run(create())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dblock import Locks
@@ -91,7 +93,7 @@ def test_an_interrupted_try_takes_nobody_elses_share(
             assert other.acquire()
         with monkeypatch.context() as patch:
 
-            def interrupted(self: Attempt, reply: Reply) -> None:
+            def interrupted(self: Attempt, reply: Reply[Any]) -> None:
                 if first or (state := others.show("report")).readers == 2 or state.readers is None:
                     patch.undo()
                     if first:

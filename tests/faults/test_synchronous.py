@@ -151,7 +151,7 @@ def test_a_ttl_that_is_not_announced_is_not_recorded(pair: Synchronous) -> None:
     """Where the announcement was undone, as a failover may, it has to be made anew."""
 
     def record(ttl: float) -> Procedure[None]:
-        yield Execute(locks._database.dialect.query(commands.RecordTtl(ttl)))
+        yield Execute(commands.RecordTtl(ttl))
 
     with Locks(pair.url) as locks:
         locks._database.run(record(2 * EVER))

@@ -17,12 +17,13 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import Connection
 
 from dblock import Locks, Timeouts
+from dblock.dialects.query import Query
 from dblock.dialects.sqlite.adapter import SQLite3
 from dblock.io.connecting import Connector, OwnConnection
 from dblock.io.connections import Connections
 from dblock.io.runtime import Runtime
 from dblock.io.sqlalchemy_transaction import BorrowedTransaction
-from dblock.protocol.steps import Query, Reply
+from dblock.protocol.steps import Reply
 from tests.conftest import Database
 from tests.support import LONG, SECONDS, interrupted
 
@@ -49,13 +50,13 @@ class Interrupt:
     def stop(self) -> None:
         self._countdown = 0
 
-    def _on(self, of: Connections, connection: OwnConnection, *args: Any, **how: Any) -> Reply:
+    def _on(self, of: Connections, connection: OwnConnection, *args: Any, **how: Any) -> Reply[Any]:
         return self._press(lambda: self._own(of, connection, *args, **how), connection)
 
-    def _in(self, transaction: BorrowedTransaction, query: Query[Any]) -> Reply:
+    def _in(self, transaction: BorrowedTransaction, query: Query[Any]) -> Reply[Any]:
         return self._press(lambda: self._borrowed(transaction, query), None)
 
-    def _press(self, run: Callable[[], Reply], connection: OwnConnection | None) -> Reply:
+    def _press(self, run: Callable[[], Reply[Any]], connection: OwnConnection | None) -> Reply[Any]:
         if self._countdown != 1:
             self._countdown = max(0, self._countdown - 1)
             return run()

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 from dblock import DBLockError, Timeouts
 from dblock.dialects import DIALECTS, Dialect
+from dblock.dialects.query import Result
 from dblock.protocol import commands
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, Refused
 from dblock.protocol.rate import TakePlace
 from dblock.protocol.row_lock import Locked
 from dblock.protocol.schema_version import SCHEMA_VERSION
-from dblock.protocol.state import Place
+from dblock.protocol.state import Passed, Place
 from dblock.protocol.steps import (
     Disown,
     Execute,
@@ -26,10 +27,10 @@ from dblock.protocol.steps import (
     ExecuteOnSession,
     ForgetTransaction,
     Procedure,
-    Query,
     Reply,
     Sleep,
     Step,
+    Turn,
     WaitNotification,
     WaitTurn,
 )
@@ -98,7 +99,7 @@ PLACES = {
     "out": (None, False),
     "out, free": (None, True),
 }
-END: Query[Any] = Query("", {}, commands.EndSession("the session"))
+END = commands.EndSession(1, "the session")
 HELD = Held(3, Term(START, TTL), "server")
 USUAL = {
     "grant": "refused",
@@ -174,7 +175,7 @@ class Stage:
         protocol.close()
         return [*self.lines, "..."]
 
-    def _perform(self, step: Step) -> Reply:
+    def _perform(self, step: Step) -> Reply[Any]:
         said, word = _said(step), _word(step)
         answer = self._answer(word)
         self.lines.append(f"{said:<28} {answer}".rstrip())
@@ -192,8 +193,7 @@ class Stage:
             fault = Fault[answer.split()[0][1:].upper()]
             lost = fault is Fault.DISCONNECTED and "for good" not in answer
             raise StatementError(fault, answer, end=END if lost else None)
-        rows, matched = self._rows(step, answer.removesuffix(" late"))
-        return Reply(rows, matched, sent, self.now, "server")
+        return Reply(self._read(step, answer.removesuffix(" late")), sent, self.now, "server")
 
     def _answer(self, word: str) -> str:
         answers = self._left.get(word)
@@ -201,7 +201,7 @@ class Stage:
 
     # --- the words in rows -------------------------------------------------------------------
 
-    def _rows(self, step: Step, answer: str) -> tuple[Rows, int]:
+    def _read(self, step: Step, answer: str) -> Any:
         match step:
             case WaitTurn(look=look):
                 listening = bool(step.server) or answer.endswith("listening")
@@ -209,30 +209,35 @@ class Stage:
                 called = self.dialect.can_notify and listening
                 ticket = "ticket" if called else "looking" if look else None
                 in_front = answer.startswith("in front")
-                return [(ticket, called)] if in_front else [], int(answer == "alarm")
+                if in_front or answer == "alarm":
+                    first = Turn(True, ticket, called)
+                    return first if in_front else Turn(first=False, alarmed=True)
+                return None
             case WaitNotification():
-                return self._passed(answer), int(answer in CALLS)
-            case Execute(query) | ExecuteInTransaction(query) | ExecuteOnSession(query):
-                rows = self._found(query, answer)
-                return rows, len(rows)
+                return self._passed(answer) or answer in CALLS
+            case Execute(commands.EndSession()):  # SQLite has none
+                return answer != "gone"
+            case Execute(command) | ExecuteInTransaction(command) | ExecuteOnSession(command):
+                rows = self._found(command, answer)
+                return self.dialect.query(command).read(Result(rows, len(rows)))
             case _:
-                return [], 0
+                return None
 
-    def _passed(self, answer: str) -> Rows:
+    def _passed(self, answer: str) -> Passed | None:
         passed = CALLS.get(answer)
         if passed is None:
-            return []
+            return None
         fence, ago = passed
-        return [(fence, self._clock - ago, FIRST_TERM)]
+        return Passed(fence, self._clock - ago, FIRST_TERM)
 
     @property
     def _clock(self) -> float:
         """The database's clock."""
         return self.now + AHEAD
 
-    def _found(self, query: Query[Any], answer: str) -> Rows:
+    def _found(self, command: commands.Command[Any], answer: str) -> Rows:
         yes: Rows = [(1,)]
-        match query.command:
+        match command:
             case commands.LookAround():
                 return self._around(answer)
             case commands.Grant() | commands.Take():
@@ -259,8 +264,6 @@ class Stage:
                 return [(3,)] if answer == "attached" else []
             case commands.SelectForUpdate(borrowed=borrowed):
                 return self._row(answer, borrowed=borrowed)
-            case commands.EndSession():
-                return [] if answer == "gone" else yes
             case commands.Leave() | commands.JoinReaders() | commands.LeaveReaders():
                 return [] if answer == "none" else yes
             case (
@@ -274,6 +277,8 @@ class Stage:
                 return yes if answer == "created" else []
             case TakePlace(mark=mark, step=step):
                 return self._arrived(answer, mark, step)
+            case commands.SeeHidden(table):
+                return [(table, "CREATE TEMPORARY TABLE")]
             case commands.ListBlocked() | commands.ListRowLocks():
                 return []
             case command:
@@ -343,14 +348,14 @@ def _state(place: str) -> tuple[object, ...]:
 
 def _said(step: Step) -> str:
     match step:
-        case Execute(Query(command=commands.PassOn(passes=False))):
+        case Execute(commands.PassOn(passes=False)):
             return "pass_on, to nobody"
-        case Execute(query):
-            return query.kind
-        case ExecuteInTransaction(query):
-            return f"in transaction: {query.kind}"
-        case ExecuteOnSession(query):
-            return f"on session: {query.kind}"
+        case Execute(command):
+            return command.word
+        case ExecuteInTransaction(command):
+            return f"in transaction: {command.word}"
+        case ExecuteOnSession(command):
+            return f"on session: {command.word}"
         case Sleep(seconds) | WaitNotification(seconds):
             return f"{_word(step)} {seconds:.3g}"
         case WaitTurn(seconds=seconds):
@@ -361,8 +366,8 @@ def _said(step: Step) -> str:
 
 def _word(step: Step) -> str:
     match step:
-        case Execute(query) | ExecuteInTransaction(query) | ExecuteOnSession(query):
-            return query.kind
+        case Execute(command) | ExecuteInTransaction(command) | ExecuteOnSession(command):
+            return command.word
         case ForgetTransaction() | Sleep() | WaitTurn() | WaitNotification() | Disown():
             return commands.word(type(step).__name__)
 

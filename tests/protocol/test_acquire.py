@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,27 +18,26 @@ from dblock.protocol.deadline import Deadline
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, LeaseRequest, Refused
 from dblock.protocol.state import Renewal
-from dblock.protocol.steps import Execute, Procedure, Query, Reply, Sleep, WaitTurn
+from dblock.protocol.steps import Execute, Sleep, Step, WaitTurn
 from dblock.protocol.term import Term
 from dblock.protocol.waiters import Caller, Waiter
 from dblock.protocol.waiting import WaitOptions
-
-Rows = Sequence[Sequence[Any]]
+from tests.protocol.rows import Rows, reading
 
 DIALECT = PostgreSQL(None, "dblock_", Timeouts())
 THEN = datetime(2026, 1, 1)
 FREE = ("report", 1, None, None, THEN, THEN, -1.0, None)
 TAKEN = ("report", 2, "another's", "another", THEN, THEN, 30.0, None)
 NOT_GRANTED = (None, None, None)
-END: Query[Any] = Query("the end of the lost session", {})
-SLEPT = Reply([], 0, 0.1, 0.1)
+END = commands.EndSession(1, "the lost session")
+SLEPT = Rows([], 0, 0.1, 0.1)
 #: What becomes of a lost session.
-GONE, THERE, STILL_THERE = Reply([], 0, 0, 0), Reply([(True,)], 1, 0, 0), Reply([(True,)], 1, 2, 2)
-FIRST_IN_LINE: Rows = [("ticket", True)]
+GONE, THERE, STILL_THERE = Rows([], 0, 0, 0), Rows([(True,)], 1, 0, 0), Rows([(True,)], 1, 2, 2)
+FIRST_IN_LINE = [("ticket", True)]
 
 
-def reply(rows: Rows) -> Reply:
-    return Reply(rows, len(rows), 0.0, 0.0, "server")
+def reply(rows: Sequence[Sequence[Any]]) -> Rows:
+    return Rows(rows, len(rows), 0.0, 0.0, "server")
 
 
 def test_a_name_that_becomes_free_while_it_is_joined_for_is_tried_for_in_the_same_try() -> None:
@@ -51,13 +50,16 @@ def test_a_name_that_becomes_free_while_it_is_joined_for_is_tried_for_in_the_sam
     waiter = Waiter(DIALECT, "report", "lease", 0.0, Caller(str, dict, str, {}))
     request = LeaseRequest("report", "mine", "me", 30.0)
     policy = RetryPolicy(stop=stop)
-    acquiring = acquire(
+    acquiring = reading(
         DIALECT,
-        request,
-        Deadline(0.0, None, 1.0, 0.0),
-        WaitOptions(policy, "report", lambda: waiter),
+        acquire(
+            DIALECT,
+            request,
+            Deadline(0.0, None, 1.0, 0.0),
+            WaitOptions(policy, "report", lambda: waiter),
+        ),
     )
-    said: list[tuple[type[object], Rows]] = [
+    said: list[tuple[type[object], Sequence[Sequence[Any]]]] = [
         (Execute, []),  # refused
         (WaitTurn, FIRST_IN_LINE),
         (Execute, [(*NOT_GRANTED, *FREE, 0, True, 500.0)]),  # joined, and it is free
@@ -73,15 +75,20 @@ def test_a_name_that_becomes_free_while_it_is_joined_for_is_tried_for_in_the_sam
     assert counted == [1]
 
 
-def acquiring_once_lost(end: Query[Any] | None, *ended: Reply) -> Procedure[Held | Refused]:
+def acquiring_once_lost(
+    end: commands.EndSession | None, *ended: Rows
+) -> Generator[Step, Rows, Held | Refused]:
     """One whose first reply was lost, and who has looked and waits since."""
     waiter = Waiter(DIALECT, "report", "lease", 0.0, Caller(str, dict, str, {}))
     request = LeaseRequest("report", "mine", "me", 30.0)
-    acquiring = acquire(
+    acquiring = reading(
         DIALECT,
-        request,
-        Deadline(0.0, None, 0.0, 0.0),
-        WaitOptions(RetryPolicy(), "report", lambda: waiter),
+        acquire(
+            DIALECT,
+            request,
+            Deadline(0.0, None, 0.0, 0.0),
+            WaitOptions(RetryPolicy(), "report", lambda: waiter),
+        ),
     )
     assert isinstance(next(acquiring), Execute)
     step: object = acquiring.throw(StatementError(Fault.DISCONNECTED, "lost", end=end))
@@ -92,7 +99,7 @@ def acquiring_once_lost(end: Query[Any] | None, *ended: Reply) -> Procedure[Held
         assert end is not None
         assert step == Execute(end)
         step = acquiring.send(answer)
-    assert step == Execute(DIALECT.query(Look(("report",))))
+    assert step == Execute(Look(("report",)))
     step = acquiring.send(reply([TAKEN]))
     assert isinstance(step, WaitTurn)
     assert isinstance(acquiring.send(reply([(None, False)])), Sleep)
@@ -110,11 +117,11 @@ def acquiring_once_lost(end: Query[Any] | None, *ended: Reply) -> Procedure[Held
     ids=["is gone", "is gone in a moment", "is there for long", "cannot be ended"],
 )
 def test_a_doubt_is_closed_by_a_look_once_its_session_is_gone(
-    end: Query[Any] | None, ended: Sequence[Reply], error: type[Exception]
+    end: commands.EndSession | None, ended: Sequence[Rows], error: type[Exception]
 ) -> None:
     acquiring = acquiring_once_lost(end, *ended)
     step = acquiring.send(SLEPT)
-    assert step == Execute(DIALECT.query(Look(("report",))))
+    assert step == Execute(Look(("report",)))
     away = StatementError(Fault.UNREACHABLE, "away")
     away.now = 1.0
     with pytest.raises(error):
@@ -124,37 +131,37 @@ def test_a_doubt_is_closed_by_a_look_once_its_session_is_gone(
 def test_what_is_granted_is_believed_for_what_remained_of_it() -> None:
     """A try that cannot be stopped may be granted in a long wait: not when it was sent, not now."""
     acquiring = acquiring_once_lost(None)
-    assert acquiring.send(SLEPT) == Execute(DIALECT.query(Look(("report",))))
-    step = acquiring.send(Reply([FREE], 1, 50.0, 51.0, "server"))
+    assert acquiring.send(SLEPT) == Execute(Look(("report",)))
+    step = acquiring.send(Rows([FREE], 1, 50.0, 51.0, "server"))
     assert isinstance(step, Execute)
     with pytest.raises(StopIteration) as told:
-        acquiring.send(Reply([(3, 18.0, None)], 1, 53.0, 54.0, "server"))
+        acquiring.send(Rows([(3, 18.0, None)], 1, 53.0, 54.0, "server"))
     assert told.value.value == Held(3, Term(53.0 - 12.0, 30.0), "server")
 
 
-def renewing_what_is_found() -> Procedure[Held | Refused]:
+def renewing_what_is_found() -> Generator[Step, Rows, Held | Refused]:
     """One that has found its token there, and asks for the renewal that proves it."""
     acquiring = acquiring_once_lost(None)
-    assert acquiring.send(SLEPT) == Execute(DIALECT.query(Look(("report",))))
+    assert acquiring.send(SLEPT) == Execute(Look(("report",)))
     mine = ("report", 3, "mine", "me", THEN, THEN, 20.0, None)
-    step = acquiring.send(Reply([mine], 1, 50.0, 51.0, "server"))
+    step = acquiring.send(Rows([mine], 1, 50.0, 51.0, "server"))
     assert isinstance(step, Execute)
-    step = acquiring.send(Reply([], 0, 52.0, 53.0, "server"))  # it is taken: by this very hold
-    assert step == Execute(DIALECT.query(Look(("report",))))
-    step = acquiring.send(Reply([(*mine[:-1], 18.0)], 1, 53.0, 54.0, "server"))
+    step = acquiring.send(Rows([], 0, 52.0, 53.0, "server"))  # it is taken: by this very hold
+    assert step == Execute(Look(("report",)))
+    step = acquiring.send(Rows([(*mine[:-1], 18.0)], 1, 53.0, 54.0, "server"))
     assert isinstance(step, Execute)
-    assert step.query == DIALECT.query(commands.Renew((Renewal("report", "mine", 30.0),)))
+    assert step.command == commands.Renew((Renewal("report", "mine", 30.0),))
     return acquiring
 
 
 def test_what_is_found_is_renewed_and_believed_from_then_on() -> None:
     acquiring = renewing_what_is_found()
     with pytest.raises(StopIteration) as told:
-        acquiring.send(Reply([("mine", 3)], 1, 55.0, 56.0, "server"))
+        acquiring.send(Rows([("mine", 3)], 1, 55.0, 56.0, "server"))
     assert told.value.value == Held(3, Term(55.0, 30.0), "server", contended=True)
 
 
 def test_what_is_found_is_given_back_when_its_renewal_is_told_too_late() -> None:
     acquiring = renewing_what_is_found()
-    step = acquiring.send(Reply([("mine", 3)], 1, 55.0, 86.0, "server"))
-    assert step == Execute(DIALECT.query(commands.PassOn("report", "mine")))
+    step = acquiring.send(Rows([("mine", 3)], 1, 55.0, 86.0, "server"))
+    assert step == Execute(commands.PassOn("report", "mine"))

@@ -22,8 +22,9 @@ from dblock.protocol.doubt import Doubt
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, LeaseRequest
 from dblock.protocol.state import LockRow, Passed, QueuePosition, Renewal
-from dblock.protocol.steps import Execute, Reply, Sleep, Step
+from dblock.protocol.steps import Execute, Sleep, Step
 from dblock.protocol.term import FIRST_TERM, MARGIN_SHARE, Term
+from tests.protocol.rows import Rows, reading
 
 DIALECT = PostgreSQL(None, "dblock_", Timeouts())
 TICKET, TOKEN, TTL = "0" * 24, "f" * 32, 30.0
@@ -59,7 +60,7 @@ def believed(attempt: Attempt, passed: Passed) -> Held | Step | None:
 
 def looks(attempt: Attempt, passed: Passed) -> bool:
     """Whether it is the table that is asked."""
-    return believed(attempt, passed) == Execute(DIALECT.query(LookQueued("report", TOKEN, TICKET)))
+    return believed(attempt, passed) == Execute(LookQueued("report", TOKEN, TICKET))
 
 
 def test_its_term_began_when_it_was_granted() -> None:
@@ -113,40 +114,40 @@ def test_in_doubt_it_is_not_believed() -> None:
 def test_who_does_not_renew_has_its_whole_ttl_first() -> None:
     step = believed(attempt(short=False), NEXT)
     assert isinstance(step, Execute)
-    assert step.query == DIALECT.query(commands.Renew((Renewal("report", TOKEN, TTL),)))
+    assert step.command == commands.Renew((Renewal("report", TOKEN, TTL),))
 
 
 def test_what_the_table_says_instead_is_settled_by_a_renewal() -> None:
     mine = attempt(place=PLACE._replace(clock=None))
-    believing = mine.believe(NEXT, TICKET)
+    believing = reading(DIALECT, mine.believe(NEXT, TICKET))
     next(believing)
     row = ("report", FENCE + 1, TOKEN, "me", THEN, THEN, 1.5, None, False, CLOCK)
-    step = believing.send(Reply([row], 1, HEARD, HEARD, "server"))
+    step = believing.send(Rows([row], 1, HEARD, HEARD, "server"))
     assert isinstance(step, Execute)
-    assert step.query == DIALECT.query(commands.Renew((Renewal("report", TOKEN, TTL),)))
+    assert step.command == commands.Renew((Renewal("report", TOKEN, TTL),))
 
 
 def test_one_whose_row_is_in_use_when_its_time_is_over_is_told_the_truth() -> None:
     """It found that it was passed the name, and has no time left to prove it."""
     mine = attempt(place=PLACE._replace(clock=None))
     mine.deadline.wait = HEARD - SEEN
-    believing = mine.believe(NEXT, TICKET)
+    believing = reading(DIALECT, mine.believe(NEXT, TICKET))
     next(believing)
     row = ("report", FENCE + 1, TOKEN, "me", THEN, THEN, 1.5, None, False, CLOCK)
-    believing.send(Reply([row], 1, HEARD, HEARD, "server"))
+    believing.send(Rows([row], 1, HEARD, HEARD, "server"))
     step = believing.throw(StatementError(Fault.BUSY, "its row is in use"))
     while isinstance(step, Sleep):
-        step = believing.send(Reply([], 0, HEARD, HEARD))
+        step = believing.send(Rows([], 0, HEARD, HEARD))
     assert isinstance(step, Execute)
 
 
 def test_what_the_table_does_not_say_is_not_had() -> None:
     mine = attempt(place=PLACE._replace(clock=None))
-    believing = mine.believe(NEXT, TICKET)
+    believing = reading(DIALECT, mine.believe(NEXT, TICKET))
     next(believing)
     row = ("report", FENCE + 1, "another's", "another", THEN, THEN, 25.0, 0, False, CLOCK)
     with pytest.raises(StopIteration) as told:
-        believing.send(Reply([row], 1, HEARD, HEARD, "server"))
+        believing.send(Rows([row], 1, HEARD, HEARD, "server"))
     assert told.value.value is None
 
 

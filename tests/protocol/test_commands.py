@@ -10,11 +10,11 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 import pytest
 
 from dblock.dialects import DIALECTS, Dialect
+from dblock.dialects.query import Query
 from dblock.protocol import commands
 from dblock.protocol.commands import Command
 from dblock.protocol.rate import TakePlace
 from dblock.protocol.state import Renewal
-from dblock.protocol.steps import Query
 from tests.protocol.stage import located
 
 ASKED = (Renewal("report", "token", 30.0), Renewal("sales", "other", 5.0))
@@ -96,12 +96,16 @@ COMMANDS: list[Command[Any]] = [
     commands.ReadLeader("report"),
     commands.CallObservers("report"),
     commands.Retire("report", "sales", 7, 60.0),
+    commands.EndSession(7, "its mark"),
+    commands.SeeHidden("dblock_lock"),
 ]
 
-EVERY = {*Command.__subclasses__()}
-#: The connections send these themselves, or a dialect in a form of its own.
-SENT_OTHERWISE = {commands.SeeHidden} | {
-    command for command in EVERY if command.__module__.endswith(".sessions")
+EVERY = {one for one in Command.__subclasses__() if one.__module__.startswith("dblock.protocol")}
+#: The connections send these themselves.
+SENT_OTHERWISE = {
+    command
+    for command in EVERY
+    if command.__module__.endswith(".sessions") and command is not commands.EndSession
 }
 TRACES = Path(__file__).parent / "traces"
 #: No procedure asks for these: a transaction or a session sends them around a procedure's

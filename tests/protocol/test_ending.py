@@ -6,23 +6,23 @@ Fed with failures instead of a database; on real servers it is the matrix's deaf
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from dblock import Timeouts, Unavailable
 from dblock.dialects import SQLite
+from dblock.protocol import commands
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.inspect import look
 from dblock.protocol.lease import Held
 from dblock.protocol.renew import Asked, RenewalFailed, renew_all
 from dblock.protocol.state import Renewal
-from dblock.protocol.steps import Execute, Procedure, Query, Reply, Step
+from dblock.protocol.steps import Execute, Procedure, Reply, Step
 from dblock.protocol.term import Term
 
 DIALECT = SQLite(None, "dblock_", Timeouts())
 ASKED = Asked(Renewal("report", "token", 30.0), Held(1, Term(0.0, 30.0)))
-END: Query[Any] = Query("the end of the lost session", {})
+END = commands.EndSession(1, "the lost session")
 WITHIN = 4.0
 
 
@@ -50,7 +50,7 @@ def test_it_is_ended_before_the_repetition(
     assert end == Execute(END, within)
     # Whether that succeeds or not: it is asked for once, and not waited for.
     again = (
-        protocol.send(Reply([(True,)], 1, 0.0, 0.0))
+        protocol.send(Reply(True, 0.0, 0.0))
         if failure is None
         else protocol.throw(StatementError(failure, "as if"))
     )

@@ -7,21 +7,22 @@ import pytest
 from dblock import Timeouts
 from dblock.dialects import SQLite
 from dblock.errors import DBLockError
+from dblock.protocol import commands
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.retry import PAUSE, read
-from dblock.protocol.steps import Execute, Procedure, Query, Reply, Sleep
+from dblock.protocol.steps import Execute, Procedure, Reply, Sleep
 
 DIALECT = SQLite(None, "dblock_", Timeouts(query=2.0))
-QUERY = Query("the look", {}, read=lambda reply: reply.matched)
+ASKED = commands.UnlockAll()
 START = 100.0
 
 
 def looking() -> Procedure[int]:
-    return read(DIALECT, QUERY, "report", START)
+    return read(DIALECT, ASKED, "report", START)
 
 
-def at(now: float) -> Reply:
-    return Reply((), 1, now, now)
+def at(now: float) -> Reply[int]:
+    return Reply(1, now, now)
 
 
 def failed(fault: Fault, now: float) -> StatementError:
@@ -32,9 +33,9 @@ def failed(fault: Fault, now: float) -> StatementError:
 
 def test_what_is_in_use_is_waited_for() -> None:
     procedure = looking()
-    assert next(procedure) == Execute(QUERY)
+    assert next(procedure) == Execute(ASKED)
     assert procedure.throw(failed(Fault.BUSY, START + 1)) == Sleep(PAUSE)
-    assert procedure.send(at(START + 1 + PAUSE)) == Execute(QUERY)
+    assert procedure.send(at(START + 1 + PAUSE)) == Execute(ASKED)
     with pytest.raises(StopIteration) as ended:
         procedure.send(at(START + 1 + PAUSE))
     assert ended.value.value == 1

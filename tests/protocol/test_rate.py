@@ -11,7 +11,8 @@ import pytest
 from dblock.dialects import SQLite
 from dblock.policy import Timeouts
 from dblock.protocol.rate import SECOND, CellRate, TakePlace, take
-from dblock.protocol.steps import Execute, Reply, Sleep
+from dblock.protocol.steps import Execute, Sleep
+from tests.protocol.rows import Rows, reading
 from tests.support import examples
 
 DIALECT = SQLite(None, "dblock_", Timeouts())
@@ -26,18 +27,18 @@ class Row:
     def call(self, cells: CellRate, wait: float, now: float) -> float | None:
         """Return when the call's place is due; None if it gets none."""
         self.number += 1
-        procedure = take(DIALECT, "api", str(self.number), cells, wait, now)
+        procedure = reading(DIALECT, take(DIALECT, "api", str(self.number), cells, wait, now))
         step, slept = next(procedure), 0.0
         while True:
             try:
                 if isinstance(step, Sleep):
                     slept += step.seconds
-                    step = procedure.send(Reply((), 0, now, now + slept))
+                    step = procedure.send(Rows((), 0, now, now + slept))
                     continue
                 assert isinstance(step, Execute)
-                assert isinstance(step.query.command, TakePlace)
-                rows = [self._carry_out(step.query.command, round(now * SECOND))]
-                step = procedure.send(Reply(rows, 1, now, now))
+                assert isinstance(step.command, TakePlace)
+                rows = [self._carry_out(step.command, round(now * SECOND))]
+                step = procedure.send(Rows(rows, 1, now, now))
             except StopIteration as end:
                 return None if end.value is not None else now + slept
 
@@ -87,11 +88,11 @@ def test_waiters_are_served_in_the_order_of_their_statements() -> None:
 def test_a_refusal_says_when_there_is_a_place() -> None:
     row, cells = Row(), CellRate.of(2, 1.0, 2, 1)
     assert [row.call(cells, 0.0, 1000.0) for _ in range(3)] == [1000, 1000, None]
-    procedure = take(DIALECT, "api", "another", cells, 0.0, 1000.25)
+    procedure = reading(DIALECT, take(DIALECT, "api", "another", cells, 0.0, 1000.25))
     step = next(procedure)
     assert isinstance(step, Execute)
-    rows = [row._carry_out(step.query.command, round(1000.25 * SECOND))]  # type: ignore[arg-type]
+    rows = [row._carry_out(step.command, round(1000.25 * SECOND))]  # type: ignore[arg-type]
     with pytest.raises(StopIteration) as end:
-        procedure.send(Reply(rows, 1, 1000.25, 1000.25))
+        procedure.send(Rows(rows, 1, 1000.25, 1000.25))
     assert end.value.value == pytest.approx(0.25)
     assert row.call(cells, 0.0, 1000.5) == 1000.5

@@ -10,12 +10,14 @@ import pytest
 
 from dblock import LockLost, Timeouts, Unsupported
 from dblock.dialects import SQLite
+from dblock.dialects.query import Query
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held
 from dblock.protocol.renew import Asked, RenewalFailed, Renewed, renew, renew_all
 from dblock.protocol.state import Renewal
-from dblock.protocol.steps import Execute, Procedure, Query, Reply
+from dblock.protocol.steps import Execute, Procedure, Reply
 from dblock.protocol.term import Term
+from tests.protocol import rows
 
 T = TypeVar("T")
 TTL = 30.0
@@ -65,17 +67,18 @@ class Table:
                 return outcome
             sent, self.now, failure = self.now, self.now + 1, None
             if not isinstance(step, Execute):
-                reply = Reply((), 0, sent, self.now)
+                reply = Reply(None, sent, self.now)
                 continue
             self.count += 1
             self.within.add(step.within)
-            found = self.execute(step.query)
+            found = self.execute(DIALECT.query(step.command))
             fault = Fault.BUSY if found is None else self.troubles.get(self.count)
             if fault is not None:
                 failure = StatementError(fault, "as if")
                 failure.now = self.now
             else:
-                reply = Reply(found or (), 0, sent, self.now, self.server)
+                told = rows.Rows(found or (), 0, sent, self.now, self.server)
+                reply = told.read(DIALECT, step)
 
     def execute(self, query: Query[Any]) -> list[tuple[object, ...]] | None:
         assert isinstance(query.params, dict)

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from dblock import OutcomeUnknown, Timeouts, Unavailable
 from dblock.dialects import SQLite
+from dblock.protocol import commands
 from dblock.protocol.doubt import Doubt
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, ReleaseRequest
 from dblock.protocol.release import release
 from dblock.protocol.retry import PAUSE
-from dblock.protocol.steps import Execute, Procedure, Query, Reply, Sleep
+from dblock.protocol.steps import Execute, Procedure, Reply, Sleep
 from dblock.protocol.term import Term
 from dblock.protocol.writing import write
 
 DIALECT = SQLite(None, "dblock_", Timeouts())
-QUERY: Query[Any] = Query("the write", {})
-END: Query[Any] = Query("the end of the lost session", {}, read=lambda reply: False)
+WRITE = commands.UnlockAll()
+END = commands.EndSession(1, "the lost session")
 PATIENCE = 4.0
 
 
-def writing(before: Doubt) -> Procedure[Reply]:
-    return write(DIALECT, QUERY, "report", before, PATIENCE, 0.0)
+def writing(before: Doubt) -> Procedure[Reply[int]]:
+    return write(DIALECT, WRITE, "report", before, PATIENCE, 0.0)
 
 
-def reply(now: float = 0.0) -> Reply:
-    return Reply((), 1, now, now)
+def reply(now: float = 0.0) -> Reply[int]:
+    return Reply(0, now, now)
 
 
 def cut() -> StatementError:
@@ -38,9 +37,9 @@ def cut() -> StatementError:
 def test_the_session_of_a_lost_write_is_ended_before_the_next_try() -> None:
     before = Doubt()
     procedure = writing(before)
-    assert next(procedure) == Execute(QUERY)
+    assert next(procedure) == Execute(WRITE)
     assert procedure.throw(cut()) == Execute(END)
-    assert procedure.send(reply()) == Execute(QUERY)
+    assert procedure.send(reply()) == Execute(WRITE)
     assert before == Doubt()
     with pytest.raises(StopIteration):
         procedure.send(reply())
@@ -50,7 +49,7 @@ def test_and_before_the_next_write() -> None:
     before = Doubt([END])
     procedure = writing(before)
     assert next(procedure) == Execute(END)
-    assert procedure.send(reply()) == Execute(QUERY)
+    assert procedure.send(reply()) == Execute(WRITE)
 
 
 def test_two_threads_write_after_a_lost_write() -> None:
@@ -58,7 +57,7 @@ def test_two_threads_write_after_a_lost_write() -> None:
     before = Doubt([END])
     one, two = writing(before), writing(before)
     assert next(one) == next(two) == Execute(END)
-    assert one.send(reply()) == two.send(reply()) == Execute(QUERY)
+    assert one.send(reply()) == two.send(reply()) == Execute(WRITE)
     assert before == Doubt()
 
 
@@ -83,7 +82,7 @@ def test_tries_that_are_cut_off_come_one_after_a_pause() -> None:
             assert step == Sleep(PAUSE)
             step = procedure.send(reply())
         assert step == Execute(END)
-        assert procedure.send(reply()) == Execute(QUERY)
+        assert procedure.send(reply()) == Execute(WRITE)
 
 
 @pytest.mark.parametrize("in_doubt", [False, True])

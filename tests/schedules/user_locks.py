@@ -9,12 +9,13 @@ import sqlite3
 from functools import partial
 from typing import TypeVar, cast
 
+from dblock.dialects.query import Query
 from dblock.dialects.sqlite import SQLite
 from dblock.dialects.sqlite.adapter import SQLite3
 from dblock.io.user_locks import USER_LOCKS, UserLock, UserLocks
 from dblock.protocol.commands import Command, UnlockAll
 from dblock.protocol.faults import Fault, StatementError
-from dblock.protocol.steps import ExecuteOnSession, Query
+from dblock.protocol.steps import ExecuteOnSession
 
 from .connecting import TIMEOUTS, Counted, some
 from .exploring import scenario
@@ -49,10 +50,10 @@ class User:
         self.refused = False
 
     def take(self) -> None:
-        self._run(ExecuteOnSession(NOTHING, first=True))
+        self._run(ExecuteOnSession(UnlockAll(), first=True))
 
     def release(self) -> None:
-        self._run(ExecuteOnSession(NOTHING, last=True))
+        self._run(ExecuteOnSession(UnlockAll(), last=True))
 
     def take_and_release(self) -> None:
         self.take()

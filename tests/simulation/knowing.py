@@ -9,8 +9,8 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from dblock.dialects.adapter import Answer
+from dblock.dialects.query import Result
 from dblock.dialects.values import text
-from dblock.protocol.steps import Reply
 from tests.simulation.errors import Lost
 from tests.simulation.loop import Actor
 from tests.simulation.transport import kind_of
@@ -139,7 +139,7 @@ class Knowing:
 def _grants(query: Any, answer: Answer) -> bool:
     """Whether the answer to a try says that something is the thread's, or will be."""
     rows, matched = answer
-    return query.read(Reply(rows, matched, 0.0, 0.0)) is not None
+    return query.read(Result(rows, matched)) is not None
 
 
 def _among(row: Sequence[Any], tokens: set[str]) -> bool:

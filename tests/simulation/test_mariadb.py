@@ -18,9 +18,9 @@ from dblock import Timeouts
 from dblock.dialects import MariaDB
 from dblock.dialects.adapter import Answer
 from dblock.dialects.mariadb.adapter import PyMySQL
+from dblock.dialects.query import Query, Result
 from dblock.protocol import commands
 from dblock.protocol.state import Found
-from dblock.protocol.steps import Query, Reply
 from tests.conftest import find_or_skip
 from tests.simulation.errors import Lost
 from tests.simulation.loop import Loop
@@ -67,7 +67,9 @@ class Server:
 
     def session(self) -> Driver:
         driver = self.store.open()
-        driver.end = self.dialect.adapter.prepare_connection(driver).end
+        end = self.dialect.adapter.prepare_connection(driver).end
+        assert end is not None
+        driver.end = self.dialect.query(end)
         return driver
 
     def lend(self) -> Driver:
@@ -110,7 +112,7 @@ def located(store: MariaDBStore) -> MariaDB:
         rows, matched = PyMySQL(Timeouts()).send(
             connection, look._replace(sql=made.placed(look.sql))
         )
-    made.settle(look.read(Reply(rows, matched, 0.0, 0.0)).place)
+    made.settle(look.read(Result(rows, matched)).place)
     return made
 
 

@@ -19,8 +19,8 @@ from dblock import Locks
 from dblock.dialects.adapter import Answer
 from dblock.dialects.postgresql.fragments import LAZY
 from dblock.dialects.postgresql.witness import SERVER
+from dblock.dialects.query import Query
 from dblock.protocol.epoch import consult
-from dblock.protocol.steps import Query
 from dblock.schema import upgrade
 from tests.conftest import OwnServers
 from tests.servers import PostgreSQL, reaper

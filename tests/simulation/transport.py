@@ -10,9 +10,9 @@ from weakref import ref
 
 from dblock.dialects.adapter import Adapter, Answer, Send, ServerSession
 from dblock.dialects.postgresql.adapter import read_call
+from dblock.dialects.query import Query
 from dblock.protocol.faults import Fault as DatabaseFault
 from dblock.protocol.state import Passed
-from dblock.protocol.steps import Query
 from tests.simulation.errors import Lost, Refused, TimedOut
 from tests.simulation.loop import LATENCY, Actor, Event
 

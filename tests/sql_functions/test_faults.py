@@ -11,8 +11,8 @@ from psycopg.errors import ObjectNotInPrerequisiteState
 from sqlalchemy import make_url
 
 from dblock import LockLost, Locks
+from dblock.dialects.query import Query
 from dblock.protocol import commands
-from dblock.protocol.steps import Query
 from dblock.schema import upgrade
 from tests.conftest import Database, NewDatabase, OwnServers, find_or_skip
 from tests.faults.database import WAITING, epoch, forget, pause, shorten_pause

@@ -16,8 +16,8 @@ from tenacity import wait_fixed
 
 from dblock import Lease, Locks, RetryPolicy
 from dblock.aio import AsyncLocks
+from dblock.dialects.query import Query
 from dblock.holding.database import Database
-from dblock.protocol.steps import Query
 from dblock.protocol.timing import Timing
 from tests.faults.proxy import Lose, Proxy
 from tests.support import SECONDS, Threads, eventually

@@ -125,11 +125,11 @@ def test_the_dead_cost_nothing_when_a_holder_dies_too(queue: Queue) -> None:
             alive.send(signal.SIGSTOP)  # or it takes the name
             last = Entry(queue.tickets[-1])
             execute(queue.db.url, "UPDATE dblock_lock SET expires_at = now() - interval '1 s'")
-            look = locks._database.dialect.query(LookQueued(NAME, last.token, last.ticket))
+            look = LookQueued(NAME, last.token, last.ticket)
             reply = locks._database.run(
                 retry_or_raise(locks._database.dialect, look, NAME, 0.0, 0.0)
             )
-            queued = look.read(reply)
+            queued = reply.answer
             assert queued is not None
             assert (queued.position.ahead, queued.position.free) == (0, True)
 

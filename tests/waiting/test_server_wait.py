@@ -10,10 +10,10 @@ from contextlib import ExitStack
 import pytest
 
 from dblock import DeadlockDetected, Lease, Locks, RetryPolicy, Timeouts
+from dblock.dialects.query import Query
 from dblock.io.connecting import OwnConnection
 from dblock.io.user_locks import USER_LOCKS
 from dblock.protocol.faults import Fault, StatementError
-from dblock.protocol.steps import Query
 from dblock.protocol.timing import Timing
 from tests.conftest import NewDatabase
 from tests.patience import NEVER

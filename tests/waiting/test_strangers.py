@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from dblock.protocol.steps import Query
+from dblock.dialects.query import Query
 from tests.conftest import Database, new_name, upgrade
 from tests.faults.proxy import Proxy
 from tests.servers import Server, execute

@@ -13,8 +13,8 @@ from sqlalchemy.engine import Connection
 
 from dblock import Lease, Locks, Timeouts
 from dblock.dialects import MariaDB
+from dblock.dialects.query import Query
 from dblock.holding.database import Database
-from dblock.protocol.steps import Query
 from dblock.system import clock
 from tests.support import SECONDS, eventually
 from tests.waiting.conftest import NAME

@@ -13,10 +13,11 @@ from sqlalchemy import NullPool, create_engine
 from sqlalchemy.engine import Connection
 
 from dblock import Locks, Timeouts
+from dblock.dialects.query import Query
 from dblock.holding.database import Database
 from dblock.io.connecting import OwnConnection
 from dblock.io.connections import Connections
-from dblock.protocol.steps import Query, Reply
+from dblock.protocol.steps import Reply
 from tests.support import SECONDS
 from tests.waiting.conftest import NAME, Queue
 from tests.worlds.world import World
@@ -84,7 +85,7 @@ def before_each(
 
     def executing(
         of: Connections, connection: OwnConnection, query: Query[Any], *args: Any, **how: Any
-    ) -> Reply:
+    ) -> Reply[Any]:
         if of._adapter is adapter:
             do(query)
         return execute(of, connection, query, *args, **how)

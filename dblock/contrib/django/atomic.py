@@ -4,7 +4,7 @@ Django's state of the transaction, its query log and its execute wrappers stay r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -13,10 +13,13 @@ from django.utils.connection import ConnectionProxy
 
 from ...dialects import Dialect
 from ...dialects.borrowed_driver import BorrowedDriver
+from ...dialects.query import Query, Result
 from ...io.borrowed import Borrowed, lenders, unusable
 from ...io.runtime import Runtime
-from ...protocol.steps import Query, Reply
+from ...protocol.steps import Reply
 from .drivers import driver_of
+
+R = TypeVar("R")
 
 
 class OutermostAtomic:
@@ -71,10 +74,10 @@ class AtomicBlock(Borrowed):
     def usable(self) -> bool:
         return not self._wrapper.needs_rollback and super().usable
 
-    def execute(self, query: Query[Any]) -> Reply:
+    def execute(self, query: Query[R]) -> Reply[R]:
         sent = self._runtime.now()
         rows, count, _ = self.send(query)
-        return Reply(rows, count, sent, self._runtime.now())
+        return Reply(query.read(Result(rows, count)), sent, self._runtime.now())
 
     def send(self, query: Query[Any]) -> tuple[Sequence[Any], int, Sequence[Any]]:
         """Run one statement; return its rows, how many rows it matched, and the driver's types of

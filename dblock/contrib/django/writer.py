@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from django.db import connections
 
+from ...dialects.query import Query
 from ...protocol.faults import Fault, StatementError
-from ...protocol.steps import Query
 from .engine import alias_of
 
 if TYPE_CHECKING:

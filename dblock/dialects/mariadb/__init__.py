@@ -12,6 +12,7 @@ from ...protocol.commands import (
     CallReaders,
     Command,
     Distrust,
+    EndSession,
     ListRowLocks,
     PassOn,
     ReadWitness,
@@ -22,6 +23,7 @@ from ...protocol.commands import (
 )
 from ...protocol.rate import Arrival, TakePlace
 from ..adapter import Adapter
+from ..query import any_row
 from ..replies import read_fence
 from ..runs import RunStatements
 from ..statement import statement
@@ -101,7 +103,18 @@ class MariaDB(
                 SELECT fence FROM {self.run_table} WHERE {key};
             END"""
 
-    @statement(TakePlace, read=lambda reply: Arrival.read(reply.rows), lock_timeout=None)
+    @statement(EndSession, read=any_row, lock_timeout=None)
+    def end_session(self) -> str:
+        return """BEGIN NOT ATOMIC
+                DECLARE CONTINUE HANDLER FOR 1094 BEGIN END; -- it has just ended by itself
+                IF EXISTS (SELECT 1 FROM information_schema.processlist
+                           WHERE id = %(number)s AND host = %(mark)s) THEN
+                    KILL CONNECTION %(number)s;
+                    SELECT 1;
+                END IF;
+            END"""
+
+    @statement(TakePlace, read=lambda result: Arrival.read(result.rows), lock_timeout=None)
     def take_place(self) -> str:
         # MariaDB assigns from left to right, so what fits is found out once, before the changes.
         fits = f"""fence < 0 AND value <> VALUES(value)

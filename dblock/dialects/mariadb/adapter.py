@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from ...protocol import commands
+from ...protocol.commands import EndSession
 from ...protocol.faults import Fault
-from ...protocol.steps import Query, any_row
 from ..adapter import Adapter, Carry, Send, ServerSession
 from ..borrowed_driver import BorrowedDriver
+from ..query import Query, all_rows
 from .arguments import CARRIED
 from .deadlines import Reader, connect
 from .drivers import AioMySQL, MySQLdb, problem_of
@@ -30,7 +30,7 @@ class PyMySQL(Adapter):
     others: ClassVar[tuple[type[BorrowedDriver], ...]] = (MySQLdb, AioMySQL)
     carried: ClassVar[Mapping[str, Carry]] = CARRIED
     real = "MariaDB"
-    named = Query("SELECT VERSION(), @@version_comment", {})
+    named = Query("SELECT VERSION(), @@version_comment", {}, read=all_rows)
 
     def connect_args(self) -> dict[str, Any]:
         return {
@@ -66,7 +66,7 @@ class PyMySQL(Adapter):
         self.clustered = clustered == "ON"
         # A restarted server counts its sessions from 1 again. With the client's port the number
         # identifies the session. Without a port, on a Unix socket, it does not.
-        end = None if ":" not in host else _end(session, host)
+        end = None if ":" not in host else EndSession(session, host)
         return ServerSession(server, end)
 
     def prepare_migrator(self, connection: Any) -> None:
@@ -140,18 +140,3 @@ _WHO = """SELECT VERSION(), id, host, CONCAT_WS('/', @@server_id, @@hostname, @@
         WHERE variable_name = 'WSREP_ON'
     )
     FROM information_schema.processlist WHERE id = CONNECTION_ID()"""
-
-_END = """BEGIN NOT ATOMIC
-    DECLARE CONTINUE HANDLER FOR 1094 BEGIN END; -- it has just ended by itself
-    IF EXISTS (SELECT 1 FROM information_schema.processlist
-               WHERE id = %(session)s AND host = %(host)s) THEN
-        KILL CONNECTION %(session)s;
-        SELECT 1;
-    END IF;
-END"""
-
-
-def _end(session: int, host: str) -> Query[bool]:
-    """Return the query that ends a session, which its client's port in ``host`` identifies."""
-    command = commands.EndSession(f"{session} of {host}")
-    return Query(_END, {"session": session, "host": host}, command, read=any_row)

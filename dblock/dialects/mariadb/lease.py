@@ -7,8 +7,8 @@ from functools import cached_property
 
 from ...protocol.commands import Attach, Grant, Join, Release, ReleaseAndUnlock, Renew
 from ...protocol.state import Granted, Queued
-from ...protocol.steps import Reply
 from ...protocol.tokens import is_shared
+from ..query import Result
 from ..readers import shared
 from ..replies import read_attached, read_joined, read_renewed
 from ..statement import statement
@@ -20,21 +20,21 @@ from .server_wait import NOTED, USER_LOCK, ServerWaitStatements
 ALL = "all"
 
 
-def read_known(reply: Reply, ttl: float) -> Granted | None:
+def read_known(result: Result, ttl: float) -> Granted | None:
     """Read the fence of a name that a simple statement granted for ``ttl`` seconds.
 
     They count from the grant, which is after the request was sent. If the table has a trigger the
     reply has no fence; then this is None, and the caller searches for its token.
     """
-    return Granted(reply.rows[0][0], ttl) if reply.rows else None
+    return Granted(result.rows[0][0], ttl) if result.rows else None
 
 
-def _read_grant(_: object, command: Grant, reply: Reply) -> Granted | None:
-    return read_known(reply, command.ttl) if command.known else _granted(reply, command.token)
+def _read_grant(_: object, command: Grant, result: Result) -> Granted | None:
+    return read_known(result, command.ttl) if command.known else _granted(result, command.token)
 
 
-def _read_join(_: object, command: Join, reply: Reply) -> Granted | Queued | None:
-    return _granted(reply, command.token) or read_joined(reply)
+def _read_join(_: object, command: Join, result: Result) -> Granted | Queued | None:
+    return _granted(result, command.token) or read_joined(result)
 
 
 def _in_json(dialect: object, command: Renew) -> dict[str, object]:
@@ -43,15 +43,15 @@ def _in_json(dialect: object, command: Renew) -> dict[str, object]:
     return {"asked": json.dumps(rows)}
 
 
-def _read_all(_: object, command: Renew, reply: Reply) -> dict[str, int | None]:
+def _read_all(_: object, command: Renew, result: Result) -> dict[str, int | None]:
     """Read the tokens of the holds that were renewed."""
-    renewed = read_renewed(reply)
+    renewed = read_renewed(result)
     return dict.fromkeys(one.token for one in command.asked) if ALL in renewed else renewed
 
 
-def _granted(reply: Reply, token: str) -> Granted | None:
+def _granted(result: Result, token: str) -> Granted | None:
     """Read which token holds the name now; return the hold if it is this ``token``'s."""
-    for fence, remaining, holder, *_ in reply.rows:
+    for fence, remaining, holder, *_ in result.rows:
         if holder == token:
             return Granted(fence, float(remaining))
     return None

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ...protocol.commands import RaiseFloor, Retire
-from ...protocol.steps import Reply
+from ..query import Result
 from ..retiring import RetiringStatements as Retiring
 from ..retiring import idle
 from ..statement import statement
 from .base import Tables
 
 
-def _count(reply: Reply) -> int:
-    return int(reply.rows[0][0])
+def _count(result: Result) -> int:
+    return int(result.rows[0][0])
 
 
 class RetiringStatements(Tables, Retiring):

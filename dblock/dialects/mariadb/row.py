@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import math
 
-from ...protocol import commands
-from ...protocol.commands import Apply, ClaimOnce, Create, Gate, Guard, SelectForUpdate, Unapply
-from ...protocol.steps import Query, Reply, any_row
+from ...protocol.commands import (
+    Apply,
+    ClaimOnce,
+    Create,
+    Gate,
+    Guard,
+    SeeHidden,
+    SelectForUpdate,
+    Unapply,
+)
+from ..query import Result, any_row
 from ..replies import read_fence, read_record, read_row_lock
 from ..statement import statement
 from ..values import text
@@ -28,8 +36,14 @@ def _guard_limit(dialect: Tables, command: Guard) -> float:
     return dialect.longest_patience if dialect.clustered else 0.0
 
 
-def _matched(reply: Reply) -> bool:
-    return any_row(reply) or reply.matched > 0
+def _temporary(result: Result) -> str | None:
+    """Read the name of a table if it is temporary."""
+    name, made = map(text, result.rows[0])
+    return name if made.startswith("CREATE TEMPORARY") else None
+
+
+def _matched(result: Result) -> bool:
+    return any_row(result) or result.matched > 0
 
 
 def _key(_: Tables, command: Apply | Unapply) -> dict[str, str]:
@@ -44,11 +58,12 @@ class RowStatements(Tables):
     refusal_holds = True  # InnoDB keeps the lock on a row that did not match
     newest = NEWEST
 
-    def hidden(self) -> tuple[Query[str | None], ...]:
-        return tuple(
-            Query(f"SHOW CREATE TABLE {table}", {}, commands.SeeHidden(), read=_temporary)
-            for table in (self.guard_table, self.lock_table)
-        )
+    def hidden(self) -> tuple[SeeHidden, ...]:
+        return SeeHidden(self.guard_table), SeeHidden(self.lock_table)
+
+    @statement(SeeHidden, read=_temporary, lock_timeout=None)
+    def see_hidden(self, command: SeeHidden) -> str:
+        return f"SHOW CREATE TABLE {command.table}"
 
     @statement(Create)
     def create(self) -> str:
@@ -165,9 +180,3 @@ class RowStatements(Tables):
             INSERT INTO {command.table} (name, fence) VALUES ({EXACT}, %(fence)s)
             ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))
             RETURNING fence"""
-
-
-def _temporary(reply: Reply) -> str | None:
-    """Read the name of a table if it is temporary."""
-    name, made = map(text, reply.rows[0])
-    return name if made.startswith("CREATE TEMPORARY") else None

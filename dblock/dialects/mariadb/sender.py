@@ -19,8 +19,8 @@ from hashlib import blake2b
 from typing import Any
 
 from ...protocol import commands
-from ...protocol.steps import Query
 from ..adapter import Adapter, Answer
+from ..query import Query
 
 # Each hold needs two of these. Other statements are rare, and the server limits the number of
 # prepared statements of all its clients together.

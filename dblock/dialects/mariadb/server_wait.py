@@ -6,7 +6,7 @@ import hashlib
 from typing import Any
 
 from ...protocol.commands import UnlockAll, WaitInServer
-from ...protocol.steps import Reply
+from ..query import Result
 from ..statement import statement
 from .base import Tables
 from .fragments import microseconds
@@ -19,8 +19,8 @@ USER_LOCK = "SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))"
 NOTED = "readers = COALESCE(readers, '')"
 
 
-def _was_held(reply: Reply) -> bool:
-    return bool(reply.rows[0][0])
+def _was_held(result: Result) -> bool:
+    return bool(result.rows[0][0])
 
 
 class ServerWaitStatements(Tables):

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...protocol.commands import GrantSlot
 from ...protocol.state import Granted
-from ...protocol.steps import Reply
+from ..query import Result
 from ..slots import SlotStatements as Slots
 from ..slots import read_known_slot, read_slot, slot_parameters
 from ..statement import statement
@@ -20,10 +20,13 @@ def _slot_parameters(dialect: Any, command: GrantSlot) -> dict[str, object]:
     return slot_parameters(dialect, command) | {"user_lock": dialect.user_lock(command.name)}
 
 
-def _read_slot(dialect: Any, command: GrantSlot, reply: Reply) -> Granted | None:
+def _read_slot(dialect: Any, command: GrantSlot, result: Result) -> Granted | None:
     if command.known:
-        return read_known_slot(command, read_known(reply, command.ttl))
-    return read_slot(dialect, command, reply)
+        granted = read_known(result, command.ttl)
+        if granted is None and result.matched > 0:  # without the fence: it has to be read
+            granted = Granted(0, remaining=0.0)
+        return read_known_slot(command, granted)
+    return read_slot(dialect, command, result)
 
 
 class SlotStatements(LeaseStatements, Slots):

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ...protocol.commands import Command, ReleaseAndUnlock, Retire, Sweep, UnlockAll, WaitInServer
+from ...protocol.commands import (
+    Command,
+    EndSession,
+    ReleaseAndUnlock,
+    Retire,
+    SeeHidden,
+    Sweep,
+    UnlockAll,
+    WaitInServer,
+)
 from ...protocol.rate import Arrival, TakePlace
 from ..adapter import Adapter
+from ..query import any_row
 from ..retiring import RetiringStatements, idle
 from ..runs import RunStatements
 from ..statement import statement
@@ -38,6 +48,7 @@ class PostgreSQL(
     driver: ClassVar[type[Adapter]] = Psycopg
 
     unsupported: ClassVar[Mapping[type[Command[Any]], str]] = {
+        SeeHidden: "names each table with its schema, so no temporary table hides one",
         WaitInServer: "has no user locks",
         ReleaseAndUnlock: "has no user locks",
         UnlockAll: "has no user locks",
@@ -73,7 +84,12 @@ class PostgreSQL(
         )
         return f"DELETE FROM {self.waiter_table} WHERE id IN ({over}) {self.lazily}"
 
-    @statement(TakePlace, read=lambda reply: Arrival.read(reply.rows), lock_timeout=None)
+    @statement(EndSession, read=any_row, lock_timeout=None)
+    def end_session(self) -> str:
+        return """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+            WHERE pid = %(number)s AND backend_start = %(mark)s"""
+
+    @statement(TakePlace, read=lambda result: Arrival.read(result.rows), lock_timeout=None)
     def take_place(self) -> str:
         # A call that the snapshot refuses locks no row, and so writes nothing.
         return f"""WITH asked AS MATERIALIZED (

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 from ...errors import Unsupported
 from ...policy import Timeouts
-from ...protocol import commands
+from ...protocol.commands import EndSession
 from ...protocol.faults import Fault
 from ...protocol.state import Passed
-from ...protocol.steps import Query, any_row
 from ...system.platform import poller
 from ..adapter import Adapter, Answer, Carry, Send, ServerSession
 from ..borrowed_driver import PIPELINE, BorrowedDriver
+from ..query import Query, all_rows
 from ..tickets import NUMBER, TICKET, UNCALLED
 from . import read_deadline
 from .arguments import CARRIED
@@ -39,7 +39,7 @@ class Psycopg(Adapter):
     others: ClassVar[tuple[type[BorrowedDriver], ...]] = (Psycopg2, Asyncpg)
     carried: ClassVar[Mapping[str, Carry]] = CARRIED
     real = "PostgreSQL"
-    named = Query("SELECT version()", {})
+    named = Query("SELECT version()", {}, read=all_rows)
 
     def connect_args(self) -> dict[str, Any]:
         # Both are needed: keepalives notice a peer that died while we wait for its reply,
@@ -85,9 +85,7 @@ class Psycopg(Adapter):
             return ServerSession(doubts=doubts)
         self.ask(connection, Query(_SETTINGS, _settings(self.timeouts)))
         (server,) = self.ask(connection, Query(SERVER, {}))
-        command = commands.EndSession(f"{backend} since {started}")
-        end = Query(_END, {"pid": backend, "started": started}, command, read=any_row)
-        return ServerSession(server, end, doubts)
+        return ServerSession(server, EndSession(backend, started), doubts)
 
     def _who(self, connection: Any) -> Sequence[Any]:
         try:
@@ -218,9 +216,6 @@ _WHO = """SELECT version(), pg_backend_pid(),
     (SELECT backend_start FROM pg_stat_get_activity(pg_backend_pid()))"""
 
 # The pid alone could be a newer session's.
-_END = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-    WHERE pid = %(pid)s AND backend_start = %(started)s"""
-
 # SQL_ASCII, because every role may notify this channel, with any text: the server ends a session if
 # it cannot convert the text to the session's encoding.
 _OCCUPY = f"""SELECT pg_try_advisory_lock({CLASS}, ('x' || %(channel)s)::bit(32)::int),

@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...protocol.faults import Fault
-from ...protocol.steps import Query
 from ..answer_deadline import ended_after, in_loop, shut_down_after
 from ..borrowed_driver import AUTOCOMMIT, CLOSED, FAILED, BorrowedDriver
+from ..query import Query
 from .errors import IN_FAILED_TRANSACTION, fault_of
 
 if TYPE_CHECKING:

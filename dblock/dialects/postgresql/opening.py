@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from ...protocol.steps import Query
 from ...system.platform import poller
+from ..query import Query
 from . import read_deadline
 from .sender import ACTIVE, IDLE, STALE, Sender, auto, numbered
 

@@ -16,7 +16,7 @@ from ...protocol.commands import (
     Unapply,
 )
 from ...protocol.state import RowOutcome
-from ...protocol.steps import Reply, any_row
+from ..query import Result, any_row
 from ..replies import read_fence, read_record
 from ..statement import statement
 from ..values import text, utc
@@ -42,8 +42,8 @@ _LOCKER = (
 )
 
 
-def _row_locks(reply: Reply) -> dict[str, RowLockState]:
-    return {text(name): _transaction(*told) for name, *told in reply.rows}
+def _row_locks(result: Result) -> dict[str, RowLockState]:
+    return {text(name): _transaction(*told) for name, *told in result.rows}
 
 
 def _transaction(
@@ -62,10 +62,10 @@ def _transaction(
     return RowLockState(holder, pid, utc(since), said, bool(replicating))
 
 
-def _row_lock(reply: Reply) -> RowOutcome:
-    if not reply.rows:
+def _row_lock(result: Result) -> RowOutcome:
+    if not result.rows:
         return RowOutcome(locked=False)
-    newest, fence, *others, open = reply.rows[0]
+    newest, fence, *others, open = result.rows[0]
     here = bool(others and others[-1])
     return RowOutcome(fence is not None, stale=not newest, closed=not open, here=here)
 

@@ -22,9 +22,9 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Protocol
 
-from ...protocol.steps import Query
 from ...system import clock
 from ..adapter import Answer
+from ..query import Query
 from . import read_deadline
 
 # Prepared statements on a connection, at most. psycopg's own limit is the same.

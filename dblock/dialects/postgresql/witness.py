@@ -38,8 +38,8 @@ from ...protocol.commands import (
     WriteWitness,
 )
 from ...protocol.state import Witness
-from ...protocol.steps import Reply
 from ..dialect import Dialect
+from ..query import Result
 from ..statement import statement
 from .fragments import DURABLE
 
@@ -80,8 +80,8 @@ def known(ttl: str = "%(ttl)s") -> str:
     return f"longest_ttl >= {ttl} AND valid_until > clock_timestamp()"
 
 
-def _witness(reply: Reply) -> Witness | None:
-    return Witness(*reply.rows[0]) if reply.rows else None
+def _witness(result: Result) -> Witness | None:
+    return Witness(*result.rows[0]) if result.rows else None
 
 
 class WitnessStatements(Dialect):

@@ -11,10 +11,12 @@ from ...protocol.commands import (
     CallReaders,
     Command,
     Distrust,
+    EndSession,
     PassOn,
     ReadWitness,
     RecordTtl,
     ReleaseAndUnlock,
+    SeeHidden,
     Take,
     UnlockAll,
     WaitInServer,
@@ -54,6 +56,8 @@ class SQLite(
     driver: ClassVar[type[Adapter]] = SQLite3
 
     unsupported: ClassVar[Mapping[type[Command[Any]], str]] = {
+        SeeHidden: "names each table with its schema, so no temporary table hides one",
+        EndSession: "has no sessions",
         CallReaders: "calls nobody",
         CallObservers: "notifies nobody: observers of a name poll",
         Take: "takes a name when it is joined for",
@@ -88,7 +92,7 @@ class SQLite(
     def privileges(self, role: str) -> tuple[str, ...]:
         return ("write access to the file and to its directory",)
 
-    @statement(TakePlace, read=lambda reply: Arrival.read(reply.rows), lock_timeout=None)
+    @statement(TakePlace, read=lambda result: Arrival.read(result.rows), lock_timeout=None)
     def take_place(self) -> str:
         fits = f"v.fence < 0 AND v.value <> :mark AND :step - v.fence <= {self.instant} + :ahead"
         new = "min(v.fence - :step, excluded.fence)"

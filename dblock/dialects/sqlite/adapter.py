@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 from ...errors import Unavailable
 from ...protocol.faults import Fault
-from ...protocol.steps import Query
 from ...system.platform import at_fork
 from ..adapter import Adapter, Answer, Carry, Send, ServerSession, same
 from ..borrowed_driver import AUTOCOMMIT, CLOSED
+from ..query import Query
 
 # https://www.sqlite.org/rescode.html; extended codes carry their primary code in the low byte.
 _EXTENDED = {

@@ -13,8 +13,8 @@ from ...protocol.commands import (
     SelectForUpdate,
     Unapply,
 )
-from ...protocol.steps import Query, any_row
 from ..dialect import Dialect
+from ..query import Query, any_row
 from ..replies import read_fence, read_record, read_row_lock
 from ..statement import statement
 from .fragments import FREE, NOW, SHIFTED, modifier
@@ -57,7 +57,7 @@ class RowStatements(Dialect):
             WHERE lock_name = :name AND fence = :fence AND token = :token AND {self.here}
             RETURNING fence"""
 
-    @statement(ListRowLocks, read=lambda reply: {}, lock_timeout=0.0)
+    @statement(ListRowLocks, read=lambda result: {}, lock_timeout=0.0)
     def row_locks(self) -> str:
         # The UPDATE changes nothing, but needs the file's write lock: it fails while another
         # transaction has that.

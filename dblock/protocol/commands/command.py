@@ -6,7 +6,7 @@ from collections import namedtuple
 from enum import Enum, auto
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, dataclass_transform
 
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 class Encoding(Enum):
@@ -39,11 +39,11 @@ _ENCODINGS = {
 
 
 @dataclass_transform(frozen_default=True)
-class Command(tuple[Any, ...], Generic[R]):
-    """A request to the database; ``R`` is the type of its reply. The docstring is the contract.
+class Command(tuple[Any, ...], Generic[R_co]):
+    """A request to the database; ``R_co`` is the type of its reply. The docstring is the contract.
 
     A subclass lists its fields as a NamedTuple does, and costs as much. NamedTuple itself does not
-    let a subclass fix the type ``R`` of a base.
+    let a subclass fix the type ``R_co`` of a base.
     """
 
     __slots__ = ()

@@ -14,5 +14,7 @@ class LookAround(Command[Found]):
 
 
 class SeeHidden(Command[str | None]):
-    """Read whether a temporary table hides one of dblock's tables. A dialect's ``hidden`` makes one
-    for each table."""
+    """Read whether a temporary table hides one of dblock's tables; return its name then. A
+    dialect's ``hidden`` makes one for each table."""
+
+    table: str

@@ -1,6 +1,9 @@
-"""Transactions and sessions. The connections send these themselves: no dialect registers them."""
+"""Transactions and sessions. The connections send most of these themselves: dialects register only
+:class:`EndSession`."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from .command import Command
 
@@ -34,6 +37,11 @@ class EndSavepoint(Command[int]):
 
 
 class EndSession(Command[bool]):
-    """End a session, by the server's own id for it, even while it runs a statement."""
+    """End a session, even while it runs a statement; return whether it was there.
 
-    session: str
+    ``number`` is the server's own number for it. The server may use the number again: ``mark`` is
+    the time since when the session exists, or its client's address.
+    """
+
+    number: int
+    mark: Any

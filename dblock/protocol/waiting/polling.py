@@ -17,12 +17,12 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..attempt import Ask, Attempt
 from ..deadline import Deadline
 from ..lease import Held
-from ..steps import Procedure, Sleep, WaitTurn
+from ..steps import Procedure, Sleep, Turn, WaitTurn
 
 if TYPE_CHECKING:
     from ...policy import RetryPolicy
@@ -34,18 +34,7 @@ if TYPE_CHECKING:
 POLL_SHARE, POLL_MIN = 0.05, 0.001
 # Seconds of polling after which every waiter joins the queue, so that no waiter starves.
 TIRED = 0.02
-
-
-class Turn(NamedTuple):
-    """A waiter's turn in its process's local queue.
-
-    ``first`` says that it is at the first position. Then ``ticket`` is its ticket for the
-    database's queue, if there is one. ``told`` says that the database notifies that ticket.
-    """
-
-    first: bool = True
-    ticket: str | None = None
-    told: bool = False
+_BEHIND = Turn(first=False)
 
 
 @dataclass(eq=False)
@@ -202,11 +191,11 @@ class Polling:
         stand = partial(WaitTurn, self.line, server=self.server(), look=look)
         reply = yield from self.waiter.wait(stand, seconds, self.deadline.now)
         self.deadline.now = reply.now
-        ticket, told = reply.rows[0] if reply.rows else (None, False)
-        if ticket is not None and ticket != self.turn.ticket:
+        turn: Turn = reply.answer or _BEHIND
+        if turn.ticket is not None and turn.ticket != self.turn.ticket:
             self.joins = True
-        self.turn = Turn(bool(reply.rows), ticket, told)
-        return bool(reply.matched)
+        self.turn = turn
+        return turn.alarmed
 
 
 #: The type of a waiting strategy. :func:`.acquire` calls its ``begin``, ``ask`` and ``rest``.

@@ -50,9 +50,9 @@ class Queueing(Polling):
             WaitNotification, self._until_poll(sleep), self.deadline.now
         )
         self.deadline.now = reply.now
-        if reply.rows:
-            self.passed = Passed(*reply.rows[0])
-        return bool(reply.matched)
+        if isinstance(reply.answer, Passed):
+            self.passed = reply.answer
+        return bool(reply.answer)
 
     def _until_poll(self, sleep: float) -> float:
         """Return the seconds until the next poll: until our turn may come without notification."""

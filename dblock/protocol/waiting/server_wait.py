@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..attempt import Answer
+from ..attempt import Outcome
 from ..commands import WaitInServer
 from ..explain import explain
 from ..faults import Fault, StatementError
 from ..lease import Held
 from ..release import end_session
 from ..retry import UNDONE
-from ..steps import ExecuteOnSession, Procedure
+from ..steps import ExecuteOnSession, Procedure, Reply
 from .polling import Polling
 
 #: Faults that cut a wait off; the waiter may wait in the server again at once.
@@ -58,14 +58,14 @@ class ServerWait(Polling):
             return held._replace(contended=False)
         return held
 
-    def _grant(self) -> Procedure[Answer]:
+    def _grant(self) -> Procedure[Reply[Outcome]]:
         if self.lock.waits_next:
             yield from self._wait_in_server()
-        query = self.attempt.statement(self.turn.ticket)
+        command = self.attempt.statement(self.turn.ticket)
         if not self.lock.had:
-            return query, (yield from self.attempt.reach(query))
+            return (yield from self.attempt.reach(command))
         try:
-            return query, (yield ExecuteOnSession(query))
+            return (yield ExecuteOnSession(command))
         except StatementError as failure:
             if failure.fault not in UNDONE:
                 self.lock.had, self.lock.fence = False, None
@@ -76,8 +76,8 @@ class ServerWait(Polling):
         self.lock.waits_next = False
         patience = yield from self._patience()
         try:
-            query = self.attempt.dialect.query(WaitInServer(self.attempt.request.name, patience))
-            reply = yield ExecuteOnSession(query, first=True)
+            command = WaitInServer(self.attempt.request.name, patience)
+            reply = yield ExecuteOnSession(command, first=True)
         except StatementError as failure:
             yield from self._end_wait(failure)
             if failure.fault not in _CUT_OFF:
@@ -85,7 +85,7 @@ class ServerWait(Polling):
                 # With any other fault no connection is available for the user lock.
                 self.lock.open = self.lock.open and failure.fault in UNDONE
         else:
-            self.attempt.contended = self.attempt.contended or query.read(reply)
+            self.attempt.contended = self.attempt.contended or reply.answer
             self.deadline.now, self.lock.had = reply.now, True
 
     def _end_wait(self, failure: StatementError) -> Procedure[None]:

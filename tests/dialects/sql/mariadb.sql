@@ -73,7 +73,7 @@ AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CO
     AND (SELECT 1 FROM `shop`.`dblock_guard` WHERE lock_name = %(slot)s FOR UPDATE)
 
 -- look_at_slots, waits 0 s
-SELECT (SELECT CASE WHEN fence = 0 THEN value ELSE '0' END FROM `shop`.`dblock_value` WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
+SELECT (SELECT CASE WHEN fence = 0 THEN value WHEN fence < 0 THEN '-1' ELSE '0' END FROM `shop`.`dblock_value` WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) * 400000 MICROSECOND <= UTC_TIMESTAMP(6))
 FROM (SELECT 1 AS one) AS always LEFT JOIN `shop`.`dblock_lock`
     ON lock_name IN (%(name0)s, %(name1)s, %(name2)s) AND (token IS NOT NULL OR EXISTS (SELECT 1 FROM `shop`.`dblock_guard` WHERE `shop`.`dblock_guard`.lock_name = `shop`.`dblock_lock`.lock_name))
 
@@ -522,3 +522,17 @@ BEGIN NOT ATOMIC
     COMMIT;
     SELECT retired;
 END
+
+-- end_session
+BEGIN NOT ATOMIC
+    DECLARE CONTINUE HANDLER FOR 1094 BEGIN END; -- it has just ended by itself
+    IF EXISTS (SELECT 1 FROM information_schema.processlist
+               WHERE id = %(number)s AND host = %(mark)s) THEN
+        KILL CONNECTION %(number)s;
+        SELECT 1;
+    END IF;
+END
+
+-- see_hidden
+SHOW CREATE TABLE dblock_lock
+

@@ -75,7 +75,7 @@ UPDATE "public"."dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1
             RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- look_at_slots
-SELECT (SELECT CASE WHEN fence = 0 THEN value ELSE '0' END FROM "public"."dblock_value" WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM pg_catalog.unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+SELECT (SELECT CASE WHEN fence = 0 THEN value WHEN fence < 0 THEN '-1' ELSE '0' END FROM "public"."dblock_value" WHERE lock_name = %(name)s), lock_name, fence, token, owner, acquired_at, expires_at, extract(epoch FROM expires_at - clock_timestamp())::float8, readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM pg_catalog.unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
 1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)))) END)::float8 * interval '0.4 s' <= clock_timestamp())
         FROM (SELECT 1 AS one) AS always LEFT JOIN "public"."dblock_lock"
             ON lock_name IN (%(name0)s, %(name1)s, %(name2)s)
@@ -768,3 +768,7 @@ WITH idle AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 )
 DELETE FROM "public"."dblock_lock" AS l USING idle WHERE l.lock_name = idle.lock_name
+
+-- end_session
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid = %(number)s AND backend_start = %(mark)s

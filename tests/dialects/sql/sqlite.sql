@@ -33,7 +33,7 @@ AND NOT EXISTS (SELECT 1 FROM "main"."dblock_lock" WHERE lock_name = :name AND N
 RETURNING fence, round((julianday(expires_at) - julianday('now')) * 86400.0, 3), lock_name
 
 -- look_at_slots, waits 0.05 s
-SELECT (SELECT CASE WHEN fence = 0 THEN value ELSE '0' END FROM "main"."dblock_value" WHERE lock_name = :name), lock_name, fence, token, owner, acquired_at, expires_at, round((julianday(expires_at) - julianday('now')) * 86400.0, 3), readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4)))
+SELECT (SELECT CASE WHEN fence = 0 THEN value WHEN fence < 0 THEN '-1' ELSE '0' END FROM "main"."dblock_value" WHERE lock_name = :name), lock_name, fence, token, owner, acquired_at, expires_at, round((julianday(expires_at) - julianday('now')) * 86400.0, 3), readers, NULL, (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4)))
 FROM (SELECT 1 AS one) AS always LEFT JOIN "main"."dblock_lock"
     ON lock_name IN (:name0, :name1, :name2)
 

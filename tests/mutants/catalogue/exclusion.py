@@ -41,7 +41,7 @@ EXCLUSION = (
         "a-row-lock-in-a-leases-way",
         "a refused row lock leaves nothing locked in the user's transaction",
         "Borrowed._execute_or_undo",
-        "if not keep(reply):",
+        "if not keep(reply.answer):",
         "if False:",
         f"{BESIDE}::test_nothing_is_in_the_leases_way[threads-postgresql-0]",
     ),

@@ -51,7 +51,7 @@ JOBS = (
         "the-end-that-found-no-record",
         "a success is told when it is on record",
         "job_runs.end",
-        "if not reply.matched:",
+        "if not reply.answer:",
         "if False:",
         f"{RECORD}::test_the_end_of_a_run_that_is_not_on_record[threads-postgresql]",
         dies_in="sqlite off-the-record:",

@@ -124,7 +124,7 @@ ONCE = (
         "a-call-that-may-wait-is-undone",
         "the record of a call commits with its effect",
         "protocol.once._bounded",
-        "query.read(reply) is not None",
+        "record is not None",
         "False",
         f"{TESTS}::test_once[threads-postgresql-connection]",
         dies_in="postgresql once:",

@@ -43,7 +43,7 @@ RELEASES = (
         "release-counts-no-rows",
         "a release that freed nothing says so",
         "release.release",
-        "if reply.matched == 1:",
+        "if reply.answer == 1:",
         "if True:",
         f"{PLANTED}::test_a_holder_that_was_released_by_force[postgresql]",
         dies_in="model forced: a.renewer.renew#1<+1.7",

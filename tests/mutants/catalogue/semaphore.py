@@ -133,9 +133,9 @@ SEMAPHORE = (
     Mutant(
         "a-slot-of-before-without-its-fence-is-refused",
         "a holder has one slot, whatever its statement was told",
-        "protocol.slots.SlotAttempt._ask",
-        "reply.matched > 0 or query.read",
-        "query.read",
+        "mariadb.slots._read_slot",
+        "if granted is None and result.matched > 0:",
+        "if False:",
         "tests/waiting/test_server_wait_grant.py::"
         "test_what_a_trigger_of_the_users_tells_is_no_fence_of_a_slot",
         beyond="a trigger of the user's on the table",
@@ -223,7 +223,7 @@ SEMAPHORE = (
         "a-leader-s-value-is-seen-as-a-limit",
         "what a leader proclaims is no limit",
         "dialects.slots.SlotStatements.look_at_slots",
-        "CASE WHEN fence = 0 THEN value ELSE '0' END",
+        "CASE WHEN fence = 0 THEN value WHEN fence < 0 THEN '-1' ELSE '0' END",
         "value",
         f"{LIMIT}::test_the_name_of_an_election[threads-sqlite-leading-5]",
         beyond=reasons.TWO_KINDS,

@@ -45,7 +45,7 @@ WAITING = (
         "a-release-waits-for-those-who-only-ask",
         "what ends or keeps a hold goes before those who only ask",
         "Driver._run",
-        "first=type(step.query.command) in commands.FIRST",
+        "first=type(step.command) in commands.FIRST",
         "first=False",
         f"{TURNS}::test_what_ends_a_hold_goes_before_those_who_ask[threads-sqlite]",
     ),

@@ -21,7 +21,7 @@ from pymysql.constants import CLIENT
 from dblock import Timeouts
 from dblock.dialects.adapter import Answer
 from dblock.dialects.mariadb.adapter import PyMySQL
-from dblock.protocol.steps import Query
+from dblock.dialects.query import Query
 from dblock.schema import upgrade
 from tests import servers
 from tests.simulation.client import Client
@@ -229,7 +229,7 @@ class MariaDBStore(Store):
         if statement.sets:
             self._take_limits(driver)
         if statement.kills and answer[0]:
-            ended = self._sessions.get(query.params["session"])
+            ended = self._sessions.get(query.params["number"])
             if ended is not None:
                 self._kill(ended)
         return answer

@@ -19,12 +19,12 @@ from typing import Any
 from dblock.dialects.adapter import Answer, ServerSession
 from dblock.dialects.postgresql.adapter import Psycopg
 from dblock.dialects.postgresql.fragments import milliseconds
+from dblock.dialects.query import Query
 from dblock.dialects.retiring import PAGE
 from dblock.dialects.tickets import NUMBER, TICKET, UNCALLED
 from dblock.protocol.commands import EndSession
 from dblock.protocol.faults import Fault as DatabaseFault
 from dblock.protocol.schema_version import SCHEMA_VERSION
-from dblock.protocol.steps import Query
 from dblock.protocol.tokens import is_shared
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost, Refused
@@ -158,7 +158,7 @@ class ModelAdapter(Simulated):
         store = self.client.store
         assert isinstance(store, ModelStore)
         number = str(connection.number)
-        return ServerSession(store.server, Query("SELECT its end", {}, EndSession(number)))
+        return ServerSession(store.server, EndSession(int(number), None))
 
     def unbounded(self, connection: ModelDriver) -> list[str]:
         return []
@@ -504,6 +504,8 @@ class ModelStore(Store):
         found = self.tables.limits.get(command.name)
         known = found is not None or command.name in self.tables.values
         limit = str(found or 0) if known else None
+        if command.name in self.tables.rates:
+            limit = "-1"
         rows = [
             (limit, *self._told(key, names[key]), None, self._anybodys(names[key]))
             for key in keys
@@ -989,7 +991,7 @@ class ModelStore(Store):
     def _end_session(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         """End another session: a row for as long as it is there."""
         command: Any = query.command
-        other = self._drivers.get(int(command.session))
+        other = self._drivers.get(int(command.number))
         for link in tuple(self.links):
             if link.driver is other:
                 link.break_off()

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dblock.dialects.adapter import Answer, Send
+from dblock.dialects.query import Query
 from dblock.dialects.sqlite.adapter import SQLite3
-from dblock.protocol.steps import Query
 from dblock.schema import upgrade
 from tests.simulation.client import Client
 from tests.simulation.errors import Lost
