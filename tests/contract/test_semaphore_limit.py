@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
@@ -175,10 +176,11 @@ def test_a_large_limit(locks: Locks, others: Locks) -> None:
 def test_the_name_of_a_rate_limit(locks: Locks) -> None:
     """No semaphore and no election is made under it; the error says what has the name."""
     locks.rate("api", 5, per=LONG).acquire()
-    for attempt in (
+    attempts: tuple[Callable[[], object], ...] = (
         locks.semaphore("api", 2, wait=0).acquire,
         lambda: locks.semaphore("api", 2).resize(3),
-    ):
+    )
+    for attempt in attempts:
         with pytest.raises(ValueError, match="is no semaphore: a rate limit has this name"):
             attempt()
     assert locks.show("api").slots is None
