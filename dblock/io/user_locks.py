@@ -110,9 +110,8 @@ class UserLock:
                 self.admitted = False
                 raise
         try:
-            reply = self._connections.execute(
-                connection, self._dialect.query(step.command), waits=step.first
-            )
+            query = self._dialect.query(step.command)
+            reply = self._connections.execute(connection, query, waits=step.first)
         except StatementError as failure:
             if failure.fault not in UNDONE:
                 self.drop()

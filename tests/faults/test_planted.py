@@ -115,7 +115,7 @@ def test_a_try_that_finds_a_newer_row_than_it_has_read_is_granted(
         Locks(db.url) as others,
         engine.connect() as connection,
     ):
-        with others.lease("report"):
+        with others.lease("report"), locks.lease("another"):  # so both know the tables' place
             pass
         connection.execute(text("SELECT pg_advisory_lock(1)"))
         late = locks.lease("report")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import pytest
 from sqlalchemy import make_url
 
 from dblock import Locks
-from dblock.protocol.attempt import Attempt
+from dblock.protocol.slots import SlotAttempt
+from dblock.protocol.steps import Procedure, Reply
 from tests.conftest import Database, NewDatabase
 from tests.faults.conftest import GRANT, RENEW, Net
 from tests.faults.proxy import Lose
@@ -86,11 +88,13 @@ def test_an_interrupted_try_gives_its_slot_back(
             pass
         with monkeypatch.context() as patch:
 
-            def interrupted(*about: object) -> None:
+            def interrupted(attempt: SlotAttempt) -> Procedure[Reply[Any]]:
+                yield from asked(attempt)
                 patch.undo()
                 raise KeyboardInterrupt
 
-            patch.setattr(Attempt, "_note", interrupted)  # before it is known which slot it is
+            asked = SlotAttempt._ask
+            patch.setattr(SlotAttempt, "_ask", interrupted)  # before it is known which slot it is
             with pytest.raises(KeyboardInterrupt):
                 semaphore.acquire()
         assert locks.list() == []

@@ -93,16 +93,22 @@ def test_an_interrupted_try_takes_nobody_elses_share(
             assert other.acquire()
         with monkeypatch.context() as patch:
 
-            def interrupted(self: Attempt, reply: Reply[Any]) -> None:
-                if first or (state := others.show("report")).readers == 2 or state.readers is None:
+            def granted(*about: object) -> None:
+                patch.undo()
+                assert other.acquire()
+                raise KeyboardInterrupt
+
+            def joined(self: Attempt, reply: Reply[Any]) -> None:
+                if (state := others.show("report")).readers == 2 or state.readers is None:
                     patch.undo()
-                    if first:
-                        assert other.acquire()
                     raise KeyboardInterrupt
                 noted(self, reply)
 
             noted = Attempt._note
-            patch.setattr(Attempt, "_note", interrupted)
+            if first:
+                patch.setattr(Attempt, "_term", granted)
+            else:
+                patch.setattr(Attempt, "_note", joined)
             with pytest.raises(KeyboardInterrupt):
                 reader.acquire()
         assert readers(locks) == 1

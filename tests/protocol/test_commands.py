@@ -96,7 +96,7 @@ COMMANDS: list[Command[Any]] = [
     commands.ReadLeader("report"),
     commands.CallObservers("report"),
     commands.Retire("report", "sales", 7, 60.0),
-    commands.EndSession(7, "its mark"),
+    commands.EndSession(7, "2026-01-01 00:00:00+00"),
     commands.SeeHidden("dblock_lock"),
 ]
 

@@ -129,8 +129,8 @@ FOUND = {
             "its_user_locks_are_closed",
             USER_LOCKS,
             "UserLock.run",
-            "self._connections.execute(connection, step",
-            "self._connections.execute(self._connection, step",
+            "self._connections.execute(connection, query",
+            "self._connections.execute(self._connection, query",
         ),
         """
         user at UserLock.run `reply = self._connections.execute(self._con…` #2: other

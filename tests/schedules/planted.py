@@ -161,8 +161,8 @@ PLANTED = (
         "its_user_locks_are_closed",
         USER_LOCKS,
         "UserLock.run",
-        "self._connections.execute(connection, step",
-        "self._connections.execute(self._connection, step",
+        "self._connections.execute(connection, query",
+        "self._connections.execute(self._connection, query",
     ),
     # --- handles
     Planted("released_by_two", HANDLE_HOLDS, "HandleHolds.take", "return False", "return True"),
