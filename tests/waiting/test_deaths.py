@@ -101,6 +101,7 @@ def test_the_first_is_killed_at_that_moment(
             first.send(signal.SIGKILL)
             release()
         else:
+            first.send(signal.SIGSTOP)  # else it may renew what it is passed, for a whole TTL
             release()
             first.send(signal.SIGKILL)
 
