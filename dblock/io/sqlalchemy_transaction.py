@@ -213,16 +213,17 @@ class BorrowedTransaction(TableTransaction):
 
     def execute(self, query: Query[R]) -> Reply[R]:
         sent = self._runtime.now()
-        if not self.watched:
+        if self.watched:
+            try:
+                result = self.connection.exec_driver_sql(*self.driver.written(query))
+                rows = result.fetchall() if result.returns_rows else ()
+                self._note_begun()
+                matched = result.rowcount
+            except FAILURES as error:
+                raise self._told(error) from cause_of(error)
+        else:
             rows, matched, _ = self._send(query)
-            return Reply(query.read(Result(rows, matched)), sent, self._runtime.now())
-        try:
-            result = self.connection.exec_driver_sql(*self.driver.written(query))
-            rows = result.fetchall() if result.returns_rows else ()
-            self._note_begun()
-            return Reply(query.read(Result(rows, result.rowcount)), sent, self._runtime.now())
-        except FAILURES as error:
-            raise self._told(error) from cause_of(error)
+        return Reply(query.read(Result(rows, matched)), sent, self._runtime.now())
 
     @property
     def written_for(self) -> SQLAlchemyDialect:

@@ -135,7 +135,7 @@ class Attempt:
             if refused and (yield from self._mend(ticket)):
                 _, held = yield from self._once(ticket, ask)
             if held is not None:
-                if self.deadline.now < held.term.deadline:
+                if self.deadline.now < held.term.deadline:  # `over` would be one more call
                     return held
                 # The reply came so late that the lease's term is over.
                 yield from self._give_back()
@@ -169,6 +169,7 @@ class Attempt:
             self._take_doubt(failure)
         else:
             outcome: Outcome = reply.answer
+            # As `_note` does, which would be one more call.
             self.deadline.now, self.server = reply.now, reply.server
             self.contended = self.contended or (unseen and outcome is not None)
             if isinstance(outcome, Granted) and outcome.remaining > 0:

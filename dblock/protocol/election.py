@@ -98,16 +98,13 @@ def call(dialect: Statements, name: str, patience: float, now: float) -> Procedu
 
 def leader(dialect: Statements, name: str, patience: float, now: float) -> Procedure[Leader | None]:
     """Read the present leader."""
-    found, _ = yield from _look(dialect, name, patience, now)
-    return found
+    return (yield from _look(dialect, name, patience, now)).answer
 
 
 def _look(
     dialect: Statements, name: str, patience: float, now: float
-) -> Procedure[tuple[Leader | None, Reply[Leader | None]]]:
-    command = ReadLeader(name)
-    reply = yield from retry_or_raise(dialect, command, name, patience, now)
-    return reply.answer, reply
+) -> Procedure[Reply[Leader | None]]:
+    return retry_or_raise(dialect, ReadLeader(name), name, patience, now)
 
 
 def seen(leader: Leader | None) -> Seen:
@@ -137,7 +134,8 @@ def observe(
             reply = yield WaitTurn(line, 0.0, server, look=False, topic=topic)
             called = reply.answer.told
             now = reply.now
-        found, reply = yield from _look(dialect, name, patience, now)
+        reply = yield from _look(dialect, name, patience, now)
+        found: Leader | None = reply.answer
         if seen(found) != before:
             return found
         now = reply.now

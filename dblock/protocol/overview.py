@@ -113,14 +113,14 @@ def _row_and_slots(
     """Read a name's row, and the slots of a semaphore; None if the name is no semaphore's."""
     try:
         found = yield from read(dialect, LookAtSlots(name, 0), name, now)
-        if found.limit is not None and found.limit > 0:
+        if found.semaphore_limit is not None:
             found = yield from read(dialect, LookAtSlots(name, most), name, now)
     except Unsupported:  # a role without rights on the limits still gets the rest
         return (yield from show_row(dialect, name, now)), None
     own = found.rows.pop(name, None)
     held = sum(one.row.held for one in found.rows.values())
-    limit = found.limit or 0  # an election has 0, a rate limit -1
-    slots = SlotsState(limit, held) if limit > 0 else None
+    limit = found.semaphore_limit
+    slots = None if limit is None else SlotsState(limit, held)
     return None if own is None else own.row, slots
 
 

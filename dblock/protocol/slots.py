@@ -296,7 +296,7 @@ def resize(
             name=name,
         ) from error.__cause__
     found = reply.answer
-    if found.limit is None or found.limit <= 0:
+    if found.semaphore_limit is None:
         raise mismatch(name, limit, found.limit or 0)
     above = (slot_name(name, number) for number in range(limit + 1, most + 1))
     return sum(one in found.rows and found.rows[one].row.held for one in above)

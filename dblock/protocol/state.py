@@ -222,3 +222,8 @@ class Slots(NamedTuple):
 
     limit: int | None
     rows: dict[str, Queued]
+
+    @property
+    def semaphore_limit(self) -> int | None:
+        """The limit, if the name is a semaphore's."""
+        return self.limit if self.limit is not None and self.limit > 0 else None

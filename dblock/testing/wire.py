@@ -171,7 +171,7 @@ class WiredSQLite(SQLite):
 
     def query(self, command: Command[R]) -> Query[R]:
         if isinstance(command, EndSession):
-            return Query("SELECT 1 WHERE false", {}, read=any_row)  # type: ignore[arg-type]
+            return Query("SELECT 1 WHERE false", {}, read=any_row)  # type: ignore[arg-type] # R is bool
         if isinstance(command, Unwired):
             return super().query(command.command)._replace(command=None, patience=None)
         found = super().query(command)

@@ -91,7 +91,7 @@ def test_a_refusal_says_when_there_is_a_place() -> None:
     procedure = reading(DIALECT, take(DIALECT, "api", "another", cells, 0.0, 1000.25))
     step = next(procedure)
     assert isinstance(step, Execute)
-    rows = [row._carry_out(step.command, round(1000.25 * SECOND))]  # type: ignore[arg-type]
+    rows = [row._carry_out(step.command, round(1000.25 * SECOND))]  # type: ignore[arg-type] # a TakePlace
     with pytest.raises(StopIteration) as end:
         procedure.send(Rows(rows, 1, 1000.25, 1000.25))
     assert end.value.value == pytest.approx(0.25)

@@ -86,6 +86,7 @@ class PostgreSQL(
 
     @statement(EndSession, read=any_row, lock_timeout=None)
     def end_session(self) -> str:
+        # The pid alone could be a newer session's.
         return """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
             WHERE pid = %(number)s AND backend_start = %(mark)s"""
 

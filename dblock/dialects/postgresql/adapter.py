@@ -215,7 +215,6 @@ _KERNEL = ("keepalives_idle", "tcp_user_timeout")
 _WHO = """SELECT version(), pg_backend_pid(),
     (SELECT backend_start FROM pg_stat_get_activity(pg_backend_pid()))"""
 
-# The pid alone could be a newer session's.
 # SQL_ASCII, because every role may notify this channel, with any text: the server ends a session if
 # it cannot convert the text to the session's encoding.
 _OCCUPY = f"""SELECT pg_try_advisory_lock({CLASS}, ('x' || %(channel)s)::bit(32)::int),
