@@ -212,7 +212,7 @@ def upgrade(url: str) -> None:
     upgrade(url)
     with Locks(url) as locks:
         if locks._database.dialect.has_witness:
-            locks._database.run(consult(locks._database.dialect, EVER, 0.0, 0.0))
+            locks._database.run(consult(locks._database.exchange(), EVER))
 
 
 def new_name() -> str:

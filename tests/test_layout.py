@@ -231,17 +231,13 @@ MANY_PARAMETERS = {
     "aio.locks.AsyncLocks.cron": 8,
     "contrib.django.idempotent": 8,
     "handles.options.lease_options": 14,
-    "protocol.election.proclaim": 8,
-    "protocol.once.claim": 8,
 }
 
 #: LockState is a public contract.
 MANY_FIELDS = {
     "lock_state.LockState": 11,
     "dialects.dialect.Dialect": 31,
-    "protocol.attempt.Attempt": 13,
     "protocol.statements.Statements": 18,
-    "protocol.waiting.polling.Polling": 11,
 }
 
 #: Classes of Django's migrations and models; a dialect's part of a statement, by subject; and the

@@ -38,10 +38,11 @@ class AttachedLease(Lease):
             database.callers.refuse_as_writer(self.name, "attached")
         token, owner = self._runtime.token(16), database.owner(options.label)
         request = LeaseRequest(self.name, token, owner, options.plan.first)
-        start, patience = self._runtime.now(), database.dialect.timeouts.socket
+        start, patience = self._runtime.now(), database.timeouts.socket
+        exchange = database.exchange(self.name, wait=patience)
         taking = Taking(database, request)
         try:
-            attaching = attach(database.dialect, self._from, request, patience, start)
+            attaching = attach(exchange, self._from, request)
             held = database.run(attaching, orphaned=taking.orphaned)
             self._keep(taking, held, start)
         except BaseException as error:

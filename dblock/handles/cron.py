@@ -82,9 +82,7 @@ class Job:
         if self.period is None:
             return self.own_slot
         database = self.database
-        moment = database.run(
-            job_runs.clock(database.dialect, database.timeouts.socket, database.runtime.now())
-        )
+        moment = database.run(job_runs.clock(database.exchange()))
         return slot_at(self.period, moment, self.zone)
 
     def begin(self, slot: str) -> Running | None:
@@ -95,10 +93,10 @@ class Job:
         """
         since = self.database.runtime.now()
         run = JobRun(self.lease.name, slot, self.lease.fence)
-        patience = self.database.timeouts.socket
+        exchange = self.database.exchange(run.name)
         try:
             begun = not self.recorded or self.database.run(
-                job_runs.begin(self.database.dialect, run, self.owner(), patience, since)
+                job_runs.begin(exchange, run, self.owner())
             )
         except BaseException:
             with contextlib.suppress(DBLockError):
@@ -114,9 +112,7 @@ class Job:
     def last_run(self) -> RunState | None:
         """Return the run that began last, on any host; None if none is on record."""
         database = self.database
-        return database.run(
-            job_runs.last(database.dialect, self.lease.name, database.runtime.now())
-        )
+        return database.run(job_runs.last(database.exchange(self.lease.name)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +131,7 @@ class Running:
         if not self.job.recorded:
             return
         database = self.job.database
-        patience, now = database.timeouts.socket, database.runtime.now()
-        database.run(job_runs.end(database.dialect, self.run, status, patience, now))
+        database.run(job_runs.end(database.exchange(self.run.name), self.run, status))
 
     def release(self, lost: int = FAILED) -> None:
         """Release the lease, or let it expire later if the run keeps the name for longer.

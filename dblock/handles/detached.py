@@ -12,8 +12,8 @@ from ..errors import DBLockError, NotAcquired
 from ..events import Kind, outcome, tell, wanted
 from ..protocol import by_token, election
 from ..protocol.by_token import TokenAttempt, TokenSharedAttempt, TokenSlotAttempt
-from ..protocol.deadline import Deadline
 from ..protocol.doubt import Doubt
+from ..protocol.exchange import Exchange
 from ..protocol.lease import Held, LeaseRequest, Refused
 from ..protocol.tokens import for_reader
 from .election import check_value
@@ -145,10 +145,9 @@ class ByToken(ABC):
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _deadline(self) -> Deadline:
-        """Return the deadline of a try that does not wait, but settles a lost reply."""
-        now = self._runtime.now()
-        return Deadline(now, 0.0, self._database.timeouts.socket, now)
+    def _exchange(self) -> Exchange:
+        """Return the exchange of a try that does not wait, but settles a lost reply."""
+        return self._database.exchange(self.name, wait=0.0)
 
     def _hold(self, attempt: TokenAttempt, held: Held, start: float) -> DetachedHold:
         expires_in = held.term.deadline - start
@@ -195,7 +194,7 @@ class DetachedLease(ByToken):
         # Most names have a row. The statement for names without a row would report a hold that the
         # token has already as a new one.
         request = LeaseRequest(self.name, self.token, self.owner, ttl, known=True)
-        return TokenAttempt(self._database.dialect, request, self._deadline())
+        return TokenAttempt(self._exchange(), request)
 
     def _waiting(self, options: LeaseOptions) -> WaitingForToken:
         return WaitingLease(self._database, self.name, options)
@@ -226,7 +225,7 @@ class DetachedLease(ByToken):
         database = self._database
         held = database.run(
             by_token.renew(
-                database.dialect, self.name, self._proof, seconds, database.timeouts.socket, start
+                database.exchange(self.name, wait=database.timeouts.socket), self._proof, seconds
             )
         )
         expires_in = held.term.deadline - start
@@ -241,17 +240,8 @@ class DetachedLease(ByToken):
         self._runtime.finish(self._release)
 
     def _release(self) -> None:
-        database, now = self._database, self._runtime.now()
-        database.run(
-            by_token.release_by_token(
-                database.dialect,
-                self.name,
-                self._proof,
-                database.timeouts.socket,
-                now,
-                guarded=self._guarded,
-            )
-        )
+        exchange = self._database.exchange(self.name)
+        self._database.run(by_token.release_by_token(exchange, self._proof, guarded=self._guarded))
 
     def proclaim(self, value: Any) -> None:
         """Publish ``value`` with the lease, as a leader does; see :meth:`Leadership.proclaim`.
@@ -264,21 +254,10 @@ class DetachedLease(ByToken):
         """
         text, database = check_value(value), self._database
         self._refuse_as_writer("proclaimed for")
-        patience, now = database.timeouts.socket, self._runtime.now()
-        held, now = database.run(
-            by_token.find(database.dialect, self.name, self.token, patience, now)
-        )
+        exchange = database.exchange(self.name)
+        held = database.run(by_token.find(exchange, self.token))
         database.run(
-            election.proclaim(
-                database.dialect,
-                self.name,
-                self.token,
-                lambda: held,
-                text,
-                self._proclaimed,
-                patience,
-                now,
-            ),
+            election.proclaim(exchange, self.token, lambda: held, text, self._proclaimed),
             orphaned=self._proclaimed.sessions,
         )
 
@@ -305,7 +284,7 @@ class DetachedSharedLease(DetachedLease):
 
     def _attempt(self, ttl: float) -> TokenSharedAttempt:
         request = LeaseRequest(self.name, self._proof, self.owner, ttl, known=True, shares=True)
-        return TokenSharedAttempt(self._database.dialect, request, self._deadline())
+        return TokenSharedAttempt(self._exchange(), request)
 
     def _waiting(self, options: LeaseOptions) -> WaitingForToken:
         return WaitingSharedLease(self._database, self.name, options)
@@ -338,9 +317,8 @@ class DetachedSemaphore(ByToken):
 
     def _attempt(self, ttl: float) -> TokenSlotAttempt:
         return TokenSlotAttempt(
-            self._database.dialect,
+            self._exchange(),
             LeaseRequest(self.name, self.token, self.owner, ttl),
-            self._deadline(),
             name=self.name,
             limit=self.limit,
             first=int(self._runtime.random() * self.limit),

@@ -102,16 +102,10 @@ class Leadership(Lease):
         if database.dialect.one_writer:
             database.callers.refuse_as_writer(self.name, "proclaimed for")
         try:
+            exchange = database.exchange(self.name, timeout=patience)
             database.run(
                 election.proclaim(
-                    database.dialect,
-                    self.name,
-                    hold.token,
-                    lambda: hold.lease,
-                    value,
-                    self._proclaimed,
-                    patience,
-                    self._runtime.now(),
+                    exchange, hold.token, lambda: hold.lease, value, self._proclaimed
                 ),
                 orphaned=self._proclaimed.sessions,
             )
@@ -155,7 +149,7 @@ class Leadership(Lease):
         # An observer that gets no notification finds the change when it polls.
         with contextlib.suppress(DBLockError):
             patience = database.dialect.timing.leaving
-            database.run(election.call(database.dialect, self.name, patience, self._runtime.now()))
+            database.run(election.call(database.exchange(self.name, timeout=patience)))
 
 
 class Election:
@@ -261,8 +255,7 @@ class Election:
     def leader(self) -> Leader | None:
         """Return the current leader, by the database's clock, or None. One round trip."""
         database = self._database
-        patience, now = database.timeouts.socket, database.runtime.now()
-        return database.run(election.leader(database.dialect, self.name, patience, now))
+        return database.run(election.leader(database.exchange(self.name)))
 
     def observe(self, interval: Seconds = 0.5) -> Observation:
         """Return an iterator over the leaders: the current leader first, then each change.
@@ -297,15 +290,7 @@ class Observation:
     def __next__(self) -> Leader | None:
         database = self._database
         found = database.run(
-            election.observe(
-                database.dialect,
-                self._name,
-                self._before,
-                self._interval,
-                object(),
-                database.timeouts.socket,
-                database.runtime.now(),
-            )
+            election.observe(database.exchange(self._name), self._before, self._interval, object())
         )
         self._before = election.seen(found)
         return found

@@ -64,17 +64,8 @@ class HeldLease(SingleHandle):
         transaction = self._database.borrow(session)
         hold.guarded = True
         try:
-            self._database.run(
-                guard.guard(
-                    self._database.dialect,
-                    self.name,
-                    hold.token,
-                    lambda: hold.lease,
-                    self._database.dialect.timeouts.socket,
-                    self._runtime.now(),
-                ),
-                transaction,
-            )
+            exchange = self._database.exchange(self.name)
+            self._database.run(guard.guard(exchange, hold.token, lambda: hold.lease), transaction)
         except LockLost as loss:
             raise self._lose(hold, loss) from loss.__cause__
         root = transaction.root
@@ -100,8 +91,7 @@ class HeldLease(SingleHandle):
 
     def locked(self) -> bool:
         """Return whether any process holds a lease on the name, by the database's clock."""
-        now = self._runtime.now()
-        row = self._database.run(overview.show_row(self._database.dialect, self.name, now))
+        row = self._database.run(overview.show_row(self._database.exchange(self.name)))
         return row is not None and row.held
 
     @property

@@ -12,6 +12,8 @@ from ..errors import DBLockError, LockLost, NotAcquired, OutcomeUnknown
 from ..events import Kind
 from ..holding.lease_hold import LeaseHold
 from ..protocol import release, renew
+from ..protocol.exchange import Exchange
+from ..protocol.inspect import look
 from ..protocol.lease import Held, LeaseRequest, ReleaseRequest
 from ..protocol.observer import Change
 from ..protocol.renew import Asked
@@ -150,7 +152,7 @@ class Lease(HeldLease):
         self._tell(Kind.ACQUIRED, start)
         return hold
 
-    def _undo(self, taking: Taking, find: Find | None = None) -> None:
+    def _undo(self, taking: Taking, find: Find = look) -> None:
         """Undo a try whose caller was interrupted before it got the lease."""
         if taking.hold is not None:
             self._holds.take(taking.hold, Change.ABANDONED)
@@ -264,11 +266,11 @@ class Lease(HeldLease):
             in_doubt=hold.in_doubt,
         )
         dialect = self._database.dialect
-        ending: Procedure[object]
-        ending = release.release(dialect, request, dialect.timeouts.socket, now)
+        exchange = Exchange(dialect, self.name, now, None, dialect.timeouts.socket, now)
+        ending: Procedure[object] = release.release(exchange, request)
         if after:
             renewal = Renewal(self.name, hold.token, hold.schedule.length(now, after))
-            ending = renew.renew(self._database.dialect, Asked(renewal, hold.lease), now)
+            ending = renew.renew(dialect, Asked(renewal, hold.lease), now)
             if hold.user_lock is not None:
                 hold.user_lock.drop()
         self._database.run(ending, user_lock=hold.user_lock)

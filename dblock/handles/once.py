@@ -126,14 +126,7 @@ class Once:
         token = database.runtime.token(16)
         recorded = database.run(
             once.claim(
-                database.dialect,
-                self.key,
-                token,
-                self._fingerprint,
-                self._keep,
-                wait=self._wait,
-                patience=database.timeouts.socket,
-                start=database.runtime.now(),
+                database.exchange(self.key, wait=self._wait), token, self._fingerprint, self._keep
             ),
             transaction,
         )
@@ -165,10 +158,8 @@ class Once:
             recorded = _recorded(self._result)  # the user may have changed the object since
             if claim is None or not claim.active:
                 raise once.gone(self.key)
-            database = self._database
-            database.run(
-                once.finish(database.dialect, self.key, claim.token, recorded), claim.transaction
-            )
+            exchange = self._database.exchange(self.key)
+            self._database.run(once.finish(exchange, claim.token, recorded), claim.transaction)
         except BaseException:
             self._forget()
             raise
@@ -177,12 +168,10 @@ class Once:
         """Delete the key, in case the transaction goes on anyway."""
         claim = self._claim
         if claim is not None and claim.active:
-            database = self._database
+            exchange = self._database.exchange(self.key)
             # The statement fails if the transaction cannot go on.
             with contextlib.suppress(Exception):
-                database.run(
-                    once.forget(database.dialect, self.key, claim.token), claim.transaction
-                )
+                self._database.run(once.forget(exchange, claim.token), claim.transaction)
 
 
 def fingerprint_of(payload: Any) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ..arguments import (
     LIMIT_MAX,
@@ -22,10 +21,7 @@ from ..protocol.state import Pruned
 
 if TYPE_CHECKING:
     from ..holding.database import Database
-    from ..policy import Timeouts
-    from ..protocol.steps import Procedure
-
-T = TypeVar("T")
+    from ..protocol.exchange import Exchange
 
 
 class Operators:
@@ -33,14 +29,8 @@ class Operators:
 
     _database: Database
 
-    def _ask(self, procedure: Callable[..., Procedure[T]], *arguments: object) -> T:
-        """Run a procedure that takes the dialect first and the time last."""
-        database = self._database
-        return database.run(procedure(database.dialect, *arguments, database.runtime.now()))
-
-    @property
-    def _timeouts(self) -> Timeouts:
-        return self._database.dialect.timeouts
+    def _about(self, name: str = "", *, timeout: float | None = None) -> Exchange:
+        return self._database.exchange(name, timeout=timeout)
 
     def list(self) -> list[LockState]:
         """Return the names that have a lease, waiters or a row lock, sorted by name.
@@ -49,7 +39,7 @@ class Operators:
         that has waited for a moment, and names with a row lock, if the database shows it. It leaves
         out jobs that have ended and no longer keep their names.
         """
-        return self._ask(overview.look_at_all)
+        return self._database.run(overview.look_at_all(self._about()))
 
     def show(self, name: str) -> LockState:
         """Return the state of a name: its lease, the waiters that have waited for a moment, the job
@@ -61,7 +51,7 @@ class Operators:
         a few seconds.
         """
         check_name(name)
-        return self._ask(overview.show, name, LIMIT_MAX)
+        return self._database.run(overview.show(self._about(name), LIMIT_MAX))
 
     def release(self, name: str, *, force: bool, fence: int | None = None) -> bool:
         """Free a name without asking its holder. Return False if it was free.
@@ -81,7 +71,8 @@ class Operators:
                 "Your own lease is released with lease.release()"
             )
 
-        return self._ask(release.force, name, seen, self._timeouts.query)
+        exchange = self._about(name, timeout=self._database.timeouts.query)
+        return self._database.run(release.force(exchange, seen))
 
     def last_run(self, name: str) -> RunState | None:
         """Return the run of a job that began last, or None if there is no record.
@@ -89,7 +80,7 @@ class Operators:
         :meth:`cron` and ``dblock run`` record their runs.
         """
         check_name(name)
-        return self._ask(job_runs.last, name)
+        return self._database.run(job_runs.last(self._about(name)))
 
     def runs(self, name: str, limit: int = 100) -> builtins.list[RunState]:
         """Return the recorded runs of a job, at most ``limit``, the newest first.
@@ -99,12 +90,12 @@ class Operators:
         """
         check_name(name)
         count = check_count("limit", limit)
-        return self._ask(job_runs.recorded, name, count)
+        return self._database.run(job_runs.recorded(self._about(name), count))
 
     def last_runs(self, limit: int = 1000) -> builtins.list[RunState]:
         """Return the last run of each job, the latest first: at most ``limit`` jobs."""
         count = check_count("limit", limit)
-        return self._ask(job_runs.last_of_each, count)
+        return self._database.run(job_runs.last_of_each(self._about(), count))
 
     def reopen(self, name: str, slot: str) -> bool:
         """Let a job run again in a slot in which it has succeeded.
@@ -115,7 +106,8 @@ class Operators:
         """
         check_name(name)
         check_name(slot, "a slot")
-        return self._ask(job_runs.reopen, name, slot, self._timeouts.query)
+        exchange = self._about(name, timeout=self._database.timeouts.query)
+        return self._database.run(job_runs.reopen(exchange, slot))
 
     def prune(self, older_than: Seconds) -> Pruned:
         """Delete idempotency keys and records of runs that are older than ``older_than`` seconds.
@@ -125,7 +117,7 @@ class Operators:
         for ever. :meth:`prune_names` deletes the name's row.
         """
         age = check_age(older_than)
-        return self._ask(job_runs.prune, age, self._timeouts.socket)
+        return self._database.run(job_runs.prune(self._about(), age))
 
     def prune_names(self, idle: Seconds) -> int:
         """Delete the rows of names that no lease has used for ``idle`` seconds; return how many.
@@ -135,7 +127,7 @@ class Operators:
         row locks have used are deleted at any age, because their rows have no fence to keep.
         """
         age = check_idle(idle)
-        return self._ask(retiring.retire, age, self._timeouts.socket)
+        return self._database.run(retiring.retire(self._about(), age))
 
     def pause(self, longest_ttl: Seconds | None = None) -> float:
         """Grant nothing until all earlier leases have expired; return in how many seconds that is.
@@ -148,4 +140,4 @@ class Operators:
         MariaDB and SQLite have no pause: Unsupported.
         """
         longest = None if longest_ttl is None else check_pause(longest_ttl)
-        return self._ask(epoch.pause, longest, self._timeouts.socket)
+        return self._database.run(epoch.pause(self._about(), longest))

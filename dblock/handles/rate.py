@@ -93,12 +93,9 @@ class Rate(SingleHandle):
         start = self._runtime.now()
         free_in = self._database.run(
             rate.take(
-                self._database.dialect,
-                self.name,
+                self._database.exchange(self.name, wait=WAIT_MAX if wait is None else wait),
                 self._runtime.token(16),
                 self._cells,
-                WAIT_MAX if wait is None else wait,
-                start,
             )
         )
         if free_in is None:

@@ -14,7 +14,7 @@ from ..holding.holds import RowHold
 from ..io.driver import OwnTransaction
 from ..protocol import release, row_lock
 from ..protocol.commands import Command
-from ..protocol.deadline import Deadline
+from ..protocol.exchange import Exchange
 from ..protocol.faults import Fault, StatementError
 from ..protocol.observer import Belief, Change
 from ..protocol.row_lock import Locked
@@ -97,7 +97,7 @@ class RowLock(SingleHandle):
         own = None
         if transaction is None:
             own = OwnTransaction(self._database.holders, self._database.dialect)
-        start = runtime.now()
+        start, dialect = runtime.now(), self._database.dialect
         waiters: list[Waiter] = []  # has one once the caller may have to wait
 
         def waiter() -> Waiter:
@@ -107,10 +107,8 @@ class RowLock(SingleHandle):
         hold: RowHold | None = None
         try:
             procedure = row_lock.lock(
-                self._database.dialect,
-                self.name,
+                Exchange(dialect, self.name, start, wait, dialect.timeouts.socket, start),
                 self._retry,
-                Deadline(start, wait, self._database.dialect.timeouts.socket, start),
                 borrowed=transaction is not None,
                 waiter=waiter,
             )
@@ -224,8 +222,8 @@ class RowLock(SingleHandle):
         """End the lost session, which may still keep the row locked on the server."""
         if end is not None:
             with contextlib.suppress(StatementError, DBLockError):
-                patience, now = self._database.timeouts.connect, self._runtime.now()
-                self._database.run(release.end_session(self._database.dialect, end, patience, now))
+                exchange = self._database.exchange(timeout=self._database.timeouts.connect)
+                self._database.run(release.end_session(exchange, end))
 
     def _lost(self, hold: RowHold, failure: StatementError) -> LockLost:
         if failure.fault is Fault.DEADLOCK:  # this statement does not wait: so no real deadlock

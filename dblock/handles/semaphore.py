@@ -11,8 +11,8 @@ from ..errors import DBLockError, DeadlockDetected, NotAcquired, NotHeld
 from ..holding.lease_hold import NO_CALLBACKS
 from ..protocol import slots
 from ..protocol.commands import Command
-from ..protocol.deadline import Deadline
 from ..protocol.doubt import Doubt
+from ..protocol.exchange import Exchange
 from ..protocol.lease import Held, LeaseRequest, Refused
 from ..protocol.schedule import Plan
 from ..protocol.slots import SlotAttempt, number_of, slot_name
@@ -145,9 +145,8 @@ class Semaphore(SingleHandle):
         owner = database.owner(options.label, options.client)
         request = LeaseRequest(self.name, token, owner, options.plan.first)
         attempt = SlotAttempt(
-            database.dialect,
+            Exchange(database.dialect, self.name, start, wait, database.timeouts.socket, start),
             request,
-            Deadline(start, wait, database.timeouts.socket, start),
             name=self.name,
             limit=self._limit,
             first=int(self._runtime.random() * self._limit) if known is None else known - 1,
@@ -188,17 +187,17 @@ class Semaphore(SingleHandle):
         self, attempt: SlotAttempt, orphaned: list[Command[bool]], waited: contextlib.ExitStack
     ) -> Held | Refused:
         """Take the turnstile, and then a slot as soon as one is free."""
-        database, options, deadline = self._database, self._options, attempt.deadline
+        database, options, exchange = self._database, self._options, attempt.exchange
         waiter = None
         if self._limit == 1:  # it waits for exactly one slot, so dblock can find a deadlock
             name = slot_name(self.name, 1)
-            waiter = database.waiter(name, "lease", deadline.start, options.label, options.client)
+            waiter = database.waiter(name, "lease", exchange.start, options.label, options.client)
             waited.callback(database.withdraw, waiter)
         while True:
             turnstile = _Turnstile(database, self.name, options)
             waited.callback(turnstile.give_up)
-            deadline.now = self._runtime.now()
-            if turnstile._try_within(None if deadline.left is None else max(0.0, deadline.left)):
+            exchange.now = self._runtime.now()
+            if turnstile._try_within(None if exchange.left is None else max(0.0, exchange.left)):
                 return database.run(attempt.refuse())
             attempt.turnstile = turnstile.token
             waiting = attempt.wait(options.retry, waiter, turnstile.lasts)
@@ -262,15 +261,7 @@ class Semaphore(SingleHandle):
         """
         limit, database = check_limit(limit), self._database
         held = database.run(
-            slots.resize(
-                database.dialect,
-                self.name,
-                limit,
-                LIMIT_MAX,
-                self._resized,
-                database.timeouts.socket,
-                self._runtime.now(),
-            ),
+            slots.resize(database.exchange(self.name), limit, LIMIT_MAX, self._resized),
             orphaned=self._resized.sessions,
         )
         self._limit = limit

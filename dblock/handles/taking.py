@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from ..policy import how_often
 from ..protocol.acquire import acquire
-from ..protocol.deadline import Deadline
+from ..protocol.exchange import Exchange
+from ..protocol.inspect import look
 from ..protocol.release import abandon
 from ..protocol.waiting import WaitOptions
 
@@ -73,9 +74,8 @@ class Taking:
         if dialect.can_wait_in_server and wait != 0 and not shares:
             self.user_lock = contenders.user_locks.user_lock(hot)
         procedure = acquire(
-            dialect,
+            Exchange(dialect, name, start, wait, dialect.timeouts.socket, start),
             self.request,
-            Deadline(start, wait, dialect.timeouts.socket, start),
             WaitOptions(options.retry, line, waiter, options.fair, self.user_lock is not None),
             hot=hot,
             look_first=(wait == 0 or shares) and contenders.names.taken(name),
@@ -84,11 +84,11 @@ class Taking:
             procedure, orphaned=self.orphaned, user_lock=self.user_lock, waiter=place
         )
 
-    def abandon(self, find: Find | None = None) -> None:
+    def abandon(self, find: Find = look) -> None:
         """Release the name that an interrupted try may have been granted; if that fails, the lease
         expires. Delete the waiter's row.
 
-        ``find`` locates the slot that was granted; only a semaphore needs it.
+        ``find`` reads the row that was granted; a semaphore finds the slot.
         """
         database, request = self._database, self.request
         runtime = database.runtime
@@ -98,10 +98,8 @@ class Taking:
 
         def undo() -> None:
             with contextlib.suppress(Exception):
-                start = runtime.now()
-                database.run(
-                    abandon(database.dialect, request, self.orphaned, patience, start, find)
-                )
+                exchange = database.exchange(request.name, wait=patience, timeout=patience)
+                database.run(abandon(exchange, request, self.orphaned, find))
             if self.waiter is not None:
                 with contextlib.suppress(Exception):
                     database.withdraw(self.waiter)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ..errors import DBLockError, LockLost, NotAcquired, Unavailable
 from ..protocol import by_token
-from ..protocol.attach import Detached, exchange
+from ..protocol.attach import Detached, move
 from ..protocol.by_token import TokenAttempt, TokenSharedAttempt
 from ..protocol.lease import Held
 from .base import Silent
@@ -34,12 +34,11 @@ class WaitingLease(Silent, Lease):
         try:
             self._end(hold, self.ttl)
             detached = Detached(self.name, hold.token, hold.lease.fence)
-            held, now = database.run(
-                exchange(database.dialect, detached, request, patience, self._runtime.now())
-            )
+            exchange = database.exchange(self.name, wait=patience)
+            held = database.run(move(exchange, detached, request))
         except LockLost as loss:
             raise _lost_again(self.name) from loss
-        if held.term.over(now):
+        if held.term.over(exchange.now):
             raise by_token.late(self.name, request.ttl)
         return held
 

@@ -18,6 +18,7 @@ from ..io.driver import Driver
 from ..io.place import SchemaCheck, Whereabouts
 from ..io.target import File, engine_of
 from ..protocol import renew
+from ..protocol.exchange import Exchange
 from ..protocol.lease import Refused
 from ..protocol.waiters import Caller, Waiter
 
@@ -101,6 +102,15 @@ class Database:
     @property
     def timeouts(self) -> Timeouts:
         return self.dialect.timeouts
+
+    def exchange(
+        self, name: str = "", *, wait: float | None = None, timeout: float | None = None
+    ) -> Exchange:
+        """Return the exchange of a call that begins now; ``timeout`` is :attr:`.Timeouts.socket`
+        if it is None."""
+        now = self.runtime.now()
+        timeout = self.timeouts.socket if timeout is None else timeout
+        return Exchange(self.dialect, name, now, wait, timeout, now)
 
     def renew_all(self, asked: Sequence[Asked], within: float) -> Sequence[Renewed]:
         """Renew many holds at once; see :func:`.renew.renew_all`."""

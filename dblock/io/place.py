@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol import place
 from ..protocol.commands import LookAround
+from ..protocol.exchange import Exchange
 from ..protocol.explain import explain
 from ..protocol.faults import Fault, StatementError
 from .fork import begins_anew
 
 if TYPE_CHECKING:
     from ..dialects import Dialect
-    from ..protocol.steps import Procedure
     from .borrowed import Borrowed
     from .connecting import OwnConnection
     from .connections import Connections
@@ -62,16 +62,13 @@ class Whereabouts:
     def find(self, transaction: Borrowed) -> None:
         """Find the place of the tables, unless it is known."""
         if self._dialect.place is None:
-            self._do(place.locate(self._dialect, *self._patience, alone=self.alone()), transaction)
+            self._run(place.locate(self._exchange(), alone=self.alone()), transaction)
 
     def moved(self, transaction: Borrowed, name: str) -> bool:
         """Check why a statement matched no row; see :func:`.place.check`."""
-        moved: bool = self._do(place.check(self._dialect, name, *self._patience), transaction)
+        moved: bool = self._run(place.check(self._exchange(name)), transaction)
         return moved
 
-    def _do(self, procedure: Procedure[Any], transaction: Borrowed) -> Any:
-        return self._run(procedure, transaction)
-
-    @property
-    def _patience(self) -> tuple[float, float]:
-        return self._dialect.timeouts.socket, self._runtime.now()
+    def _exchange(self, name: str = "") -> Exchange:
+        now = self._runtime.now()
+        return Exchange(self._dialect, name, now, None, self._dialect.timeouts.socket, now)

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..errors import DBLockError, OutcomeUnknown
 from .attempt import Attempt
-from .deadline import Deadline
+from .exchange import Exchange
 from .lease import Held, LeaseRequest, Refused
 from .overview import with_row_lock
 from .release import leave, renounce, return_all
@@ -17,14 +15,10 @@ from .sharing import SharedAttempt
 from .steps import Procedure
 from .waiting import Waiting, WaitOptions, way_to_wait
 
-if TYPE_CHECKING:
-    from .statements import Statements
-
 
 def acquire(
-    dialect: Statements,
+    exchange: Exchange,
     request: LeaseRequest,
-    deadline: Deadline,
     options: WaitOptions,
     *,
     hot: bool = False,
@@ -37,11 +31,12 @@ def acquire(
     * ``look_first``: read the name before the first try. Others held it the last time, and most
       likely still do: a read finds that out with one statement, a refused try takes two.
     """
-    wait = deadline.wait
-    attempt = (SharedAttempt if request.shares else Attempt)(dialect, request, deadline)
+    wait = exchange.wait
+    attempt = (SharedAttempt if request.shares else Attempt)(exchange, request)
     # A refused reader reads the name, since it may share it. A waiter in the server reads it to
     # know how long to wait.
-    attempt.joins_next = wait != 0 and not request.shares and (dialect.can_notify or options.fair)
+    if wait != 0 and not request.shares and (exchange.dialect.can_notify or options.fair):
+        attempt.after_refusal = "join"
     if look_first:
         yield from attempt.look(None)
         if wait == 0 and not attempt.promising:
@@ -71,13 +66,13 @@ def _wait(attempt: Attempt, waiting: Waiting) -> Procedure[Held | Refused]:
                 return held
             going = yield from waiting.rest()
     except OutcomeUnknown:
-        yield from leave(attempt.dialect, attempt.request, attempt.deadline.now)
+        yield from leave(attempt.exchange, attempt.request)
         raise
     except DBLockError:
         yield from _give_up(attempt)
         raise
     refused = yield from _refuse(attempt)
-    return (yield from with_row_lock(attempt.dialect, refused, attempt.deadline.now))
+    return (yield from with_row_lock(attempt.exchange, refused))
 
 
 def _refuse(attempt: Attempt) -> Procedure[Refused]:
@@ -90,10 +85,10 @@ def _refuse(attempt: Attempt) -> Procedure[Refused]:
 def _give_up(attempt: Attempt) -> Procedure[None]:
     """Leave the queue, and release the name if it may have been granted. Raises OutcomeUnknown if
     the attempt may hold the name anyway."""
-    dialect, request, deadline = attempt.dialect, attempt.request, attempt.deadline
-    prevented = yield from leave(dialect, request, deadline.now)
+    exchange, request = attempt.exchange, attempt.request
+    prevented = yield from leave(exchange, request)
     if attempt.doubt is not None:  # a try that is still under way must not become a hold
         renounce(request)
-    prevented = (yield from return_all(dialect, request, deadline.now)) or prevented
+    prevented = (yield from return_all(exchange, request)) or prevented
     if prevented is not None:
         raise attempt.unknown(prevented) from prevented

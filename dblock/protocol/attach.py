@@ -16,26 +16,21 @@ process that detached it can neither renew nor release it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LockLost, OutcomeUnknown, Unavailable
 from .commands import Attach
-from .deadline import Deadline
 from .doubt import Doubt
 from .epoch import consult, ended
-from .explain import explain
+from .exchange import Exchange
 from .faults import Fault, StatementError
 from .inspect import attached, expired, followed, look_from
 from .lease import Held, LeaseRequest
 from .release import give_back
 from .renew import Asked, confirm
-from .retry import AWAY, PASSING, PAUSE
+from .retry import AGAIN, PAUSE
 from .state import LockRow, Renewal
 from .steps import Execute, Procedure, Reply, Sleep
 from .term import Term
-
-if TYPE_CHECKING:
-    from .statements import Statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,38 +42,32 @@ class Detached:
     fence: int
 
 
-def attach(
-    dialect: Statements, detached: Detached, request: LeaseRequest, patience: float, start: float
-) -> Procedure[Held]:
+def attach(exchange: Exchange, detached: Detached, request: LeaseRequest) -> Procedure[Held]:
     """Attach a hold under the token of ``request``. Raises LockLost when the hold is over."""
-    held, now = yield from exchange(dialect, detached, request, patience, start)
-    if held.term.over(now):
-        yield from give_back(dialect, request, now)
+    held = yield from move(exchange, detached, request)
+    if held.term.over(exchange.now):
+        yield from give_back(exchange, request)
         raise expired(detached.name, "before dblock learned that it is attached")
     return held
 
 
-def exchange(
-    dialect: Statements, detached: Detached, request: LeaseRequest, patience: float, start: float
-) -> Procedure[tuple[Held, float]]:
-    """Move a hold to the token of ``request``; return the hold, whose term may be over, and the
-    time.
+def move(exchange: Exchange, detached: Detached, request: LeaseRequest) -> Procedure[Held]:
+    """Move a hold to the token of ``request``; return the hold, whose term may be over.
 
-    This waits up to ``patience`` seconds for transactions that have the row locked or have a guard.
-    All tries carry the same new token, and only one of them can find the old token, so they can be
+    This waits until the deadline for transactions that have the row locked or have a guard. All
+    tries carry the same new token, and only one of them can find the old token, so they can be
     repeated.
     """
-    deadline = Deadline(start, patience, patience, start)
-    attaching = _Attaching(dialect, detached, request, deadline)
+    attaching = _Attaching(exchange, detached, request)
     while True:
         failure: StatementError | None = None
         try:
             held = yield from attaching.ask()
         except StatementError as caught:
-            failure, deadline.now = caught, caught.now
+            failure, exchange.now = caught, caught.now
             attaching.take_doubt(caught)
-            if caught.fault not in AWAY | PASSING:
-                raise attaching.told(explain(dialect, caught, detached.name)) from caught.__cause__
+            if caught.fault not in AGAIN:
+                raise attaching.told(exchange.explain(caught)) from caught.__cause__
             held = None
         if held is None:
             try:
@@ -88,21 +77,20 @@ def exchange(
             except DBLockError as error:
                 raise attaching.told(error) from error
         if held is not None:
-            return held, deadline.now
-        if deadline.over:
-            raise attaching.told(_why_not(dialect, detached.name, failure)) from failure
+            return held
+        if exchange.over:
+            raise attaching.told(_why_not(exchange, detached.name, failure)) from failure
         if not again:
-            deadline.now = (yield Sleep(PAUSE)).now
+            exchange.now = (yield Sleep(PAUSE)).now
 
 
 @dataclass(slots=True)
 class _Attaching:
     """The progress of one attaching."""
 
-    dialect: Statements
+    exchange: Exchange
     detached: Detached
     request: LeaseRequest
-    deadline: Deadline
     doubt: Doubt | None = None
 
     def ask(self) -> Procedure[Held | None]:
@@ -112,7 +100,7 @@ class _Attaching:
             request.name, self.detached.token, request.token, request.owner, request.ttl
         )
         reply = yield Execute(command)
-        self.deadline.now = reply.now
+        self.exchange.now = reply.now
         fence = reply.answer
         if fence is None:
             return None
@@ -121,7 +109,7 @@ class _Attaching:
     def take_doubt(self, failure: StatementError) -> None:
         """Record a try that the server may have executed, or may still execute."""
         broken = failure.fault is Fault.DISCONNECTED
-        parts = failure.fault is Fault.CANCELED and not self.dialect.failure_aborts
+        parts = failure.fault is Fault.CANCELED and not self.exchange.dialect.failure_aborts
         if broken or parts:
             self.doubt = self.doubt or Doubt()
             self.doubt.add(failure)
@@ -131,12 +119,10 @@ class _Attaching:
 
         Raises LockLost when the hold is over, or another process has attached it.
         """
-        dialect, name = self.dialect, self.request.name
-        deadline, doubt = self.deadline, self.doubt
+        doubt = self.doubt
         if doubt is not None:
-            yield from doubt.end_sessions(dialect, deadline)
-        state, reply = yield from look_from(dialect, name, deadline.reach, deadline.now)
-        deadline.now = reply.now
+            yield from doubt.end_sessions(self.exchange)
+        state, reply = yield from look_from(self.exchange)
         if state is not None and state.token == self.request.token:
             self.doubt = doubt or Doubt()  # until it is known to survive a failover
             return (yield from self._confirm(state, reply)), False
@@ -156,10 +142,7 @@ class _Attaching:
         term = Term(reply.sent - max(0.0, request.ttl - state.remaining), request.ttl)
         held = Held(state.fence, term, reply.server)
         asked = Asked(Renewal(request.name, request.token, request.ttl), held)
-        deadline = self.deadline
-        outcome, deadline.now = yield from confirm(
-            self.dialect, asked, deadline.reach, deadline.now
-        )
+        outcome = yield from confirm(self.exchange, asked)
         if isinstance(outcome, Term):
             return held._replace(term=outcome)
         raise outcome
@@ -167,15 +150,9 @@ class _Attaching:
     def _consult(self) -> Procedure[bool]:
         """Read the witness; return whether it had refused the try, and is repaired. Raises LockLost
         if the hold's epoch is over."""
-        if not self.dialect.has_witness:
+        if not self.exchange.dialect.has_witness:
             return False
-        deadline, ttl = self.deadline, self.request.ttl
-        try:
-            consulted = yield from consult(self.dialect, ttl, deadline.reach, deadline.now)
-        except StatementError as failure:
-            error = explain(self.dialect, failure, self.request.name, harmless=True)
-            raise error from failure.__cause__
-        deadline.now = consulted.now
+        consulted = yield from consult(self.exchange, self.request.ttl)
         loss = ended(self.request.name, self.detached.fence, consulted.witness)
         if loss is not None:
             raise loss
@@ -222,9 +199,9 @@ def _loss_of(state: LockRow | None, detached: Detached) -> LockLost | None:
     return None if state.held else expired(name, "before it was attached")
 
 
-def _why_not(dialect: Statements, name: str, failure: StatementError | None) -> DBLockError:
+def _why_not(exchange: Exchange, name: str, failure: StatementError | None) -> DBLockError:
     if failure is not None and failure.fault is not Fault.BUSY:
-        return explain(dialect, failure, name, harmless=True)  # the row shows no change
+        return exchange.explain(failure, harmless=True)  # the row shows no change
     return Unavailable(
         f"the hold of {name!r} could not be attached, because its row is in use: a transaction "
         "that is guarded with it may be open yet. Nothing has changed: try again",

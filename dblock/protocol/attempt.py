@@ -15,26 +15,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from ..errors import DBLockError, LockLost, OutcomeUnknown
 from .commands import Command, Grant, Join, LookQueued, Take
-from .deadline import Deadline
 from .doubt import Doubt
 from .epoch import consult
-from .explain import explain
+from .exchange import Exchange
 from .faults import Fault, StatementError
 from .inspect import look_from
 from .lease import Held, LeaseRequest
 from .release import give_back
 from .renew import Asked, confirm
-from .retry import AWAY, PASSING, retry, retry_after, retry_or_raise
+from .retry import AWAY, PASSING, retry_after
 from .state import Granted, LockRow, Passed, Queued, QueuePosition, Renewal
 from .steps import Execute, Procedure, Reply
 from .term import MARGIN_SHARE, Term
-
-if TYPE_CHECKING:
-    from .statements import Statements
 
 T = TypeVar("T")
 
@@ -67,11 +63,10 @@ class Attempt:
     """
 
     #: Queue positions beyond this one poll at the same interval, if the database cannot notify.
-    in_step: ClassVar[float] = inf
+    in_step = inf
 
-    dialect: Statements
+    exchange: Exchange
     request: LeaseRequest
-    deadline: Deadline
     seen: Seen = UNSEEN
     server: str | None = None
     doubt: Doubt | None = None
@@ -84,11 +79,10 @@ class Attempt:
     opens: float | None = None
     #: Another holder or waiter was in the way.
     contended: bool = False
-    #: A caller that is refused joins the name's queue next. The reply to that statement says as
-    #: much as a separate read of the name, so the attempt skips the read.
-    joins_next: bool = False
-    #: The last try was refused, and no statement has read the name since.
-    unseen: bool = False
+    #: What a refused caller does next: it reads the name; or it joins the name's queue, and the
+    #: reply to that says as much as a separate read. It is ``"joining"`` after a refusal of the
+    #: second kind, until another statement has read the name.
+    after_refusal: Literal["read", "join", "joining"] = "read"
 
     @property
     def yields(self) -> bool:
@@ -98,7 +92,7 @@ class Attempt:
     @property
     def closed(self) -> float:
         """Seconds for which the database still grants nothing to any caller."""
-        return 0.0 if self.opens is None else max(0.0, self.opens - self.deadline.now)
+        return 0.0 if self.opens is None else max(0.0, self.opens - self.exchange.now)
 
     @property
     def mine(self) -> bool:
@@ -125,9 +119,9 @@ class Attempt:
     def run(self, ticket: str | None, ask: Ask | None = None) -> Procedure[Held | None]:
         """Ask once, with ``ask`` or in a transaction of its own, and settle the outcome.
 
-        With a ticket, the attempt joins the queue if the name is not free. With
-        :attr:`joins_next` a refused caller comes back with a ticket to join; if it comes back
-        without a ticket, the attempt completes the refused try by reading the name.
+        With a ticket, the attempt joins the queue if the name is not free. A caller that is to join
+        next comes back with a ticket; if it comes back without a ticket, the attempt completes the
+        refused try by reading the name.
         """
         replaced = self.cuts > 0
         while True:
@@ -135,7 +129,7 @@ class Attempt:
             if refused and (yield from self._mend(ticket)):
                 _, held = yield from self._once(ticket, ask)
             if held is not None:
-                if self.deadline.now < held.term.deadline:  # `over` would be one more call
+                if self.exchange.now < held.term.deadline:  # `over` would be one more call
                     return held
                 # The reply came so late that the lease's term is over.
                 yield from self._give_back()
@@ -149,8 +143,10 @@ class Attempt:
     def _once(self, ticket: str | None, ask: Ask | None) -> Procedure[tuple[bool, Held | None]]:
         """Make one try; return whether the server refused it, and the hold."""
         self.timed_out, refused = None, False
-        unseen, self.unseen = self.unseen, False
-        if unseen and ticket is None:  # it cannot join, so the refused try ends with a read
+        joining = self.after_refusal == "joining"
+        if joining:
+            self.after_refusal = "read"
+        if joining and ticket is None:  # it cannot join, so the refused try ends with a read
             return (yield from self._look_refused())
         tickets = len(self.request.tickets)
         try:
@@ -159,7 +155,7 @@ class Attempt:
                 try:
                     reply = yield Execute(command)
                 except StatementError as failure:
-                    reach, now = self.deadline.reach, self.deadline.now
+                    reach, now = self.exchange.reach, self.exchange.now
                     reply = yield from retry_after(failure, command, reach, now, _ELSEWHERE)
             else:
                 reply = yield from ask()
@@ -169,16 +165,15 @@ class Attempt:
             self._take_doubt(failure)
         else:
             outcome: Outcome = reply.answer
-            # As `_note` does, which would be one more call.
-            self.deadline.now, self.server = reply.now, reply.server
-            self.contended = self.contended or (unseen and outcome is not None)
+            self.exchange.now, self.server = reply.now, reply.server
+            self.contended = self.contended or (joining and outcome is not None)
             if isinstance(outcome, Granted) and outcome.remaining > 0:
                 self.request.name = outcome.name or self.request.name
                 term = self._term(outcome.remaining, reply.sent)
                 return False, Held(outcome.fence, term, reply.server, self.contended)
             refused = True
-            if self.joins_next and ticket is None and self.doubt is None:
-                self.joins_next, self.unseen = False, True
+            if self.after_refusal == "join" and ticket is None and self.doubt is None:
+                self.after_refusal = "joining"
                 return False, None
             if isinstance(outcome, Queued) and self.doubt is None:
                 self.seen = Seen(*outcome, reply.sent)
@@ -199,7 +194,7 @@ class Attempt:
 
     def reach(self, command: Command[T]) -> Procedure[Reply[T]]:
         """Run a try on a connection of its own; retry only while the database is not reached."""
-        return retry(command, self.deadline.reach, self.deadline.now, _ELSEWHERE)
+        return self.exchange.ask(command, _ELSEWHERE)
 
     def statement(self, ticket: str | None) -> Command[Outcome]:
         """Return the statement for the next try. An attempt with a ticket joins the queue if it has
@@ -210,7 +205,7 @@ class Attempt:
             known = request.known and not position.free
             return Grant(*asked, known)
         queued = position.ahead is not None and ticket in request.tickets
-        if self.dialect.can_notify and (queued or position.free):
+        if self.exchange.dialect.can_notify and (queued or position.free):
             return Take(*asked)
         request.queued(ticket)
         return Join(*asked, ticket, self.yields)
@@ -227,9 +222,9 @@ class Attempt:
         fence = 0 if seen.state is None else seen.state.fence
         if seen.position.clock is not None and passed.fence > fence and self.doubt is None:
             since = passed.granted - seen.position.clock
-            start = min(self.deadline.now, seen.at + since - abs(since) * MARGIN_SHARE)
+            start = min(self.exchange.now, seen.at + since - abs(since) * MARGIN_SHARE)
             held = Held(passed.fence, Term(start, passed.ttl), self.server, contended=True)
-            if self.deadline.now < start + passed.ttl / 2:
+            if self.exchange.now < start + passed.ttl / 2:
                 return held if self.request.short else (yield from self._confirm(held))
         yield from self.look(ticket)
         return (yield from self._found())
@@ -241,20 +236,19 @@ class Attempt:
         broken = failure.fault is _BROKEN
         if broken:
             self.cuts += 1
-            self.deadline.settling = True
+            self.exchange.settling = True
             self.opens = None  # another server may answer now, with a pause of its own
         if failure.fault is Fault.CANCELED:
-            self.timed_out = explain(self.dialect, failure, self.request.name)
+            self.timed_out = self.exchange.explain(failure)
             self.timed_out.__cause__ = failure.__cause__
         # If a failure does not undo the whole statement, the server may have canceled the part
         # after the grant's commit.
-        parts = failure.fault is Fault.CANCELED and not self.dialect.failure_aborts
+        parts = failure.fault is Fault.CANCELED and not self.exchange.dialect.failure_aborts
         if broken or parts:
             self.doubt = self.doubt or Doubt()
             self.doubt.add(failure)
         elif failure.fault not in PASSING:
-            error = explain(self.dialect, failure, self.request.name)
-            raise self.told(error) from failure.__cause__
+            raise self.told(self.exchange.explain(failure)) from failure.__cause__
 
     def look(self, ticket: str | None) -> Procedure[None]:
         """Read the name, and settle a try in doubt.
@@ -266,7 +260,7 @@ class Attempt:
         doubt = self.doubt
         try:
             if doubt is not None:
-                yield from doubt.end_sessions(self.dialect, self.deadline)
+                yield from doubt.end_sessions(self.exchange)
             yield from self._look(ticket)
         except DBLockError as error:
             if not self.unsure:
@@ -277,23 +271,20 @@ class Attempt:
 
     def _look(self, ticket: str | None) -> Procedure[None]:
         """Read the name's row and the ticket's position."""
-        name, deadline = self.request.name, self.deadline
         reply: Reply[Any]
         if ticket is None:
-            state, reply = yield from look_from(self.dialect, name, deadline.reach, deadline.now)
+            state, reply = yield from look_from(self.exchange)
             queued = None
         else:
-            command = LookQueued(name, self.request.token, ticket)
-            reply = yield from retry_or_raise(
-                self.dialect, command, name, deadline.reach, deadline.now
-            )
+            command = LookQueued(self.request.name, self.request.token, ticket)
+            reply = yield from self.exchange.ask_or_explain(command)
             queued = reply.answer
             state = None if queued is None else queued.row
         free = state is None or not state.held
         self.seen = Seen(
             state, QueuePosition(None, free) if queued is None else queued.position, reply.sent
         )
-        self._note(reply)
+        self.server = reply.server
 
     def _found(self) -> Procedure[Held | None]:
         """Return the hold, if the last known state shows one for this attempt's token."""
@@ -313,13 +304,9 @@ class Attempt:
         """
         token = held.group or self.request.token
         asked = Asked(Renewal(self.request.name, token, self.request.ttl), held)
-        deadline = self.deadline
-        # The reply may come after the term's end.
-        outcome, deadline.now = yield from confirm(
-            self.dialect, asked, deadline.reach, deadline.now
-        )
+        outcome = yield from confirm(self.exchange, asked)
         if isinstance(outcome, Term):
-            if not outcome.over(deadline.now):
+            if not outcome.over(self.exchange.now):  # the reply may come after the term's end
                 return held._replace(term=outcome)
         elif not isinstance(outcome, LockLost) and self.cuts:
             raise self.unknown(outcome) from outcome.__cause__
@@ -332,7 +319,7 @@ class Attempt:
 
         ``why`` is the reason that it was not renewed; None if the reply came too late.
         """
-        return give_back(self.dialect, self.request, self.deadline.now)
+        return give_back(self.exchange, self.request)
 
     def _term(self, remaining: float, sent: float) -> Term:
         """Return the term of a hold, whichever try was granted it.
@@ -341,9 +328,6 @@ class Attempt:
         ``remaining`` seconds after ``sent`` ends no later than the expiry.
         """
         return Term(sent - max(0.0, self.request.ttl - remaining), self.request.ttl)
-
-    def _note(self, reply: Reply[Any]) -> None:
-        self.deadline.now, self.server = reply.now, reply.server
 
     def told(self, error: DBLockError) -> DBLockError:
         """Return the error to raise: OutcomeUnknown while an earlier try is in doubt."""
@@ -362,7 +346,7 @@ class Attempt:
 
     def _mend(self, ticket: str | None) -> Procedure[bool]:
         """Fix what may have refused a try; return whether to try again at once."""
-        if not self.dialect.has_witness:
+        if not self.exchange.dialect.has_witness:
             return self.request.known and self.seen.position.free
         # The name was free, or the ticket should have joined: then the witness may have refused.
         position = self.seen.position
@@ -375,16 +359,11 @@ class Attempt:
         Another process may have repaired it since. So the first time this assumes that the witness
         was the reason, even if it is intact now.
         """
-        deadline = self.deadline
         try:
-            consulted = yield from consult(
-                self.dialect, self.request.ttl, deadline.reach, deadline.now
-            )
-        except StatementError as failure:
-            error = explain(self.dialect, failure, self.request.name, harmless=True)
-            raise self.told(error) from failure.__cause__
+            consulted = yield from consult(self.exchange, self.request.ttl)
+        except DBLockError as error:
+            raise self.told(error) from error.__cause__
         again = consulted.mended or self.opens is None
-        deadline.now = consulted.now
         self.opens = consulted.opens
         return again and not self.closed
 

@@ -19,16 +19,14 @@ from ..errors import DBLockError, LockLost, OutcomeUnknown, Unavailable
 from .attempt import Attempt
 from .commands import Renew
 from .epoch import consult, ended
-from .explain import explain
-from .faults import StatementError
+from .exchange import Exchange
 from .inspect import look, look_from, loss_by_token
 from .lease import Held, Refused, ReleaseRequest
 from .release import release
-from .retry import PAUSE, retry_or_raise
+from .retry import PAUSE
 from .sharing import SharedAttempt
 from .slots import SlotAttempt
 from .state import LockRow, Renewal
-from .statements import Statements
 from .steps import Procedure, Reply, Sleep
 from .term import Term
 from .tokens import is_shared
@@ -124,80 +122,62 @@ def take(attempt: TokenAttempt, *, look_first: bool) -> Procedure[Held | Refused
     return Refused(attempt.seen.state, attempt.closed)
 
 
-def renew(
-    dialect: Statements, name: str, token: str, ttl: float, patience: float, start: float
-) -> Procedure[Held]:
+def renew(exchange: Exchange, token: str, ttl: float) -> Procedure[Held]:
     """Renew the hold of a token. Raises LockLost if it has none.
 
-    A renewal can be repeated, whatever its outcome was. ``patience`` is how many seconds to retry
-    an unreachable database or a locked row.
+    A renewal can be repeated, whatever its outcome was. Until the deadline this retries an
+    unreachable database and a locked row.
     """
-    now, until = start, start + patience
+    name = exchange.name
     while True:
         hold = token
         if is_shared(token):
-            hold, now = yield from _group(dialect, name, token, until - now, now)
-        command = Renew((Renewal(name, hold, ttl),))
-        reply = yield from retry_or_raise(dialect, command, name, until - now, now)
-        fence, now = reply.answer.get(hold), reply.now
+            hold = yield from _group(exchange, token)
+        reply = yield from exchange.ask_or_explain(Renew((Renewal(name, hold, ttl),)))
+        fence = reply.answer.get(hold)
         if fence is not None:
             return Held(fence, Term(reply.sent, ttl), reply.server)
-        state, now = yield from look(dialect, name, until - now, now)
-        loss = yield from _why_lost(dialect, state, name, token, ttl, now)
+        state = yield from look(exchange)
+        loss = yield from _why_lost(exchange, state, token, ttl)
         if loss is not None:
             raise loss
-        if now >= until:
+        if exchange.over:
             raise Unavailable(
                 f"{name!r} could not be renewed, because its row is in use: try again", name=name
             )
-        now = (yield Sleep(PAUSE)).now
+        exchange.now = (yield Sleep(PAUSE)).now
 
 
-def release_by_token(
-    dialect: Statements,
-    name: str,
-    token: str,
-    patience: float,
-    start: float,
-    *,
-    guarded: bool = False,
-) -> Procedure[None]:
+def release_by_token(exchange: Exchange, token: str, *, guarded: bool = False) -> Procedure[None]:
     """Release the hold of a token, or its share in a hold. Raises LockLost if it has none.
 
     ``guarded`` as in :class:`.ReleaseRequest`.
     """
-    hold, reader, now = token, None, start
+    hold, reader = token, None
     if is_shared(token):
-        hold, now = yield from _group(dialect, name, token, patience, start)
-        reader = token
-    request = ReleaseRequest(name, hold, None, reader, guarded=guarded)
-    yield from release(dialect, request, patience, now)
+        hold, reader = (yield from _group(exchange, token)), token
+    request = ReleaseRequest(exchange.name, hold, None, reader, guarded=guarded)
+    yield from release(exchange, request)
 
 
-def find(
-    dialect: Statements, name: str, token: str, patience: float, now: float
-) -> Procedure[tuple[Held, float]]:
-    """Return the hold of a token, and the time. Raises LockLost if it has none."""
-    row, reply = yield from _look(dialect, name, token, patience, now)
+def find(exchange: Exchange, token: str) -> Procedure[Held]:
+    """Return the hold of a token. Raises LockLost if it has none."""
+    row, reply = yield from _look(exchange, token)
     assert row.remaining is not None
-    return Held(row.fence, Term(reply.sent, row.remaining), reply.server), reply.now
+    return Held(row.fence, Term(reply.sent, row.remaining), reply.server)
 
 
-def _group(
-    dialect: Statements, name: str, token: str, patience: float, now: float
-) -> Procedure[tuple[str, float]]:
+def _group(exchange: Exchange, token: str) -> Procedure[str]:
     """Return the token of the hold that a reader shares. Raises LockLost if it shares none."""
-    row, reply = yield from _look(dialect, name, token, patience, now)
+    row, _ = yield from _look(exchange, token)
     assert row.token is not None
-    return row.token, reply.now
+    return row.token
 
 
-def _look(
-    dialect: Statements, name: str, token: str, patience: float, now: float
-) -> Procedure[tuple[LockRow, Reply[list[LockRow]]]]:
+def _look(exchange: Exchange, token: str) -> Procedure[tuple[LockRow, Reply[list[LockRow]]]]:
     """Read the row of a name that a token holds. Raises LockLost if it does not hold the name."""
-    state, reply = yield from look_from(dialect, name, patience, now)
-    loss = loss_by_token(state, name, token)
+    state, reply = yield from look_from(exchange)
+    loss = loss_by_token(state, exchange.name, token)
     if loss is not None:
         raise loss
     assert state is not None
@@ -205,16 +185,12 @@ def _look(
 
 
 def _why_lost(
-    dialect: Statements, state: LockRow | None, name: str, token: str, ttl: float, now: float
+    exchange: Exchange, state: LockRow | None, token: str, ttl: float
 ) -> Procedure[LockLost | None]:
     """Return why a token does not hold a name; None if it does, and may renew it again."""
-    loss = loss_by_token(state, name, token)
-    if loss is not None or not dialect.has_witness:
+    loss = loss_by_token(state, exchange.name, token)
+    if loss is not None or not exchange.dialect.has_witness:
         return loss
     assert state is not None
-    try:
-        witness, *_ = yield from consult(dialect, ttl, 0.0, now)
-    except StatementError as failure:
-        error: DBLockError = explain(dialect, failure, name, harmless=True)
-        raise error from failure.__cause__
-    return ended(name, state.fence, witness)
+    witness, *_ = yield from consult(exchange, ttl, patience=0.0)
+    return ended(exchange.name, state.fence, witness)

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from .commands import Command
-from .deadline import Deadline
-from .explain import explain
+from .exchange import Exchange
 from .faults import Fault, StatementError
 from .release import end_session
 from .steps import Procedure
-
-if TYPE_CHECKING:
-    from .statements import Statements
 
 
 @dataclass(slots=True)
@@ -35,18 +30,16 @@ class Doubt:
         elif failure.fault is Fault.DISCONNECTED:
             self.haunted = True
 
-    def end_sessions(self, dialect: Statements, deadline: Deadline) -> Procedure[None]:
+    def end_sessions(self, exchange: Exchange, *, patience: float | None = None) -> Procedure[None]:
         """End the sessions, so that a statement that has not arrived never will.
 
         Several threads may do so at once. Raises Unavailable when the database is not reached.
         """
         for session in tuple(self.sessions):
             try:
-                ended, deadline.now = yield from end_session(
-                    dialect, session, deadline.reach, deadline.now
-                )
+                ended = yield from end_session(exchange, session, patience=patience)
             except StatementError as failure:
-                raise explain(dialect, failure, harmless=True) from failure.__cause__
+                raise exchange.explain(failure, harmless=True) from failure.__cause__
             self.haunted = self.haunted or not ended
             with suppress(ValueError):  # another thread has ended it too
                 self.sessions.remove(session)

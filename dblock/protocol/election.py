@@ -20,18 +20,15 @@ from typing import TYPE_CHECKING
 
 from .commands import CallObservers, LookAtSlots, ReadLeader, WriteValue
 from .epoch import failed_over
-from .explain import explain
-from .faults import StatementError
+from .exchange import Exchange
 from .inspect import expired, why_lost
 from .lease import Held
-from .retry import AWAY, PASSING, retry, retry_or_raise
 from .steps import ANY_SERVER, Procedure, Reply, Sleep, WaitNotification, WaitTurn
 from .writing import write
 
 if TYPE_CHECKING:
     from ..lock_state import Leader
     from .doubt import Doubt
-    from .statements import Statements
 
 # Seconds: the shortest interval between two polls. Clocks are rounded, so a term that should have
 # ended may still last for a moment.
@@ -44,67 +41,53 @@ UNSEEN: Seen = (-1, "")
 
 
 def proclaim(
-    dialect: Statements,
-    name: str,
-    token: str,
-    held: Callable[[], Held],
-    value: str,
-    before: Doubt,
-    patience: float,
-    now: float,
+    exchange: Exchange, token: str, held: Callable[[], Held], value: str, before: Doubt
 ) -> Procedure[None]:
     """Write the value of a hold; earlier values ``before`` can no longer arrive after this one.
 
     ``held`` returns the present state of the hold. Raises LockLost if the hold is over, and
     ValueError if the name is a semaphore's; OutcomeUnknown and Unavailable as :func:`.write` does.
     """
-    fence, term = held().fence, held().term
-    if term.over(now):
+    name, fence, term = exchange.name, held().fence, held().term
+    if term.over(exchange.now):
         raise expired(name)
     command = WriteValue(name, token, fence, value)
-    patience = min(patience, term.remaining(now))
-    reply = yield from write(dialect, command, name, before, patience, now)
+    patience = min(exchange.timeout, term.remaining(exchange.now))
+    reply = yield from write(exchange, command, before, patience=patience)
     if held().elsewhere(reply.server):
         raise failed_over(name)
     if not reply.answer:
-        loss = yield from why_lost(dialect, name, token, held(), reply.now)
+        loss = yield from why_lost(exchange, token, held())
         if loss is None:
-            yield from _refuse_semaphore(dialect, name, patience, reply.now)
+            yield from _refuse_semaphore(exchange)
         raise loss or expired(name)
 
 
-def _refuse_semaphore(
-    dialect: Statements, name: str, patience: float, now: float
-) -> Procedure[None]:
+def _refuse_semaphore(exchange: Exchange) -> Procedure[None]:
     """Raise ValueError if the name is a semaphore's or a rate limit's, which no value may
     replace."""
-    look = LookAtSlots(name, 0)
-    reply = yield from retry_or_raise(dialect, look, name, patience, now)
+    reply = yield from exchange.ask_or_explain(LookAtSlots(exchange.name, 0))
     limit = reply.answer.limit
     if limit:
         used = "semaphore" if limit > 0 else "rate limit"
-        raise ValueError(f"{name!r} is the name of a {used}: choose another name for the election")
+        raise ValueError(
+            f"{exchange.name!r} is the name of a {used}: choose another name for the election"
+        )
 
 
-def call(dialect: Statements, name: str, patience: float, now: float) -> Procedure[None]:
+def call(exchange: Exchange) -> Procedure[None]:
     """Notify the observers of a name, if the database can notify."""
-    if dialect.can_notify:
-        command = CallObservers(name)
-        try:
-            yield from retry(command, patience, now, AWAY | PASSING)
-        except StatementError as failure:
-            raise explain(dialect, failure, name, harmless=True) from failure.__cause__
+    if exchange.dialect.can_notify:
+        yield from exchange.ask_or_explain(CallObservers(exchange.name))
 
 
-def leader(dialect: Statements, name: str, patience: float, now: float) -> Procedure[Leader | None]:
+def leader(exchange: Exchange) -> Procedure[Leader | None]:
     """Read the present leader."""
-    return (yield from _look(dialect, name, patience, now)).answer
+    return (yield from _look(exchange)).answer
 
 
-def _look(
-    dialect: Statements, name: str, patience: float, now: float
-) -> Procedure[Reply[Leader | None]]:
-    return retry_or_raise(dialect, ReadLeader(name), name, patience, now)
+def _look(exchange: Exchange) -> Procedure[Reply[Leader | None]]:
+    return exchange.ask_or_explain(ReadLeader(exchange.name))
 
 
 def seen(leader: Leader | None) -> Seen:
@@ -113,32 +96,26 @@ def seen(leader: Leader | None) -> Seen:
 
 
 def observe(
-    dialect: Statements,
-    name: str,
-    before: Seen,
-    interval: float,
-    line: Hashable,
-    patience: float,
-    now: float,
+    exchange: Exchange, before: Seen, interval: float, line: Hashable
 ) -> Procedure[Leader | None]:
     """Wait until the leader or its value differs from ``before``; return the leader.
 
     ``line`` is a local queue of the observer's own. Without notifications the observer polls at
     intervals of ``interval`` seconds.
     """
-    topic = dialect.topic(name) if dialect.can_notify else None
+    dialect = exchange.dialect
+    topic = dialect.topic(exchange.name) if dialect.can_notify else None
     server: str | None = ANY_SERVER
     while True:
         called = False
         if topic is not None:
             reply = yield WaitTurn(line, 0.0, server, look=False, topic=topic)
-            called = reply.answer.told
-            now = reply.now
-        reply = yield from _look(dialect, name, patience, now)
+            called = reply.answer.notified
+            exchange.now = reply.now
+        reply = yield from _look(exchange)
         found: Leader | None = reply.answer
         if seen(found) != before:
             return found
-        now = reply.now
         if not called and topic is not None and server != reply.server:
             server = reply.server
             if server is not None:
@@ -146,4 +123,4 @@ def observe(
         rest = max(interval, dialect.timing.observe) if called else interval
         if found is not None:
             rest = min(rest, max(SOON, found.remaining))
-        now = (yield WaitNotification(rest) if called else Sleep(rest)).now
+        exchange.now = (yield WaitNotification(rest) if called else Sleep(rest)).now

@@ -14,18 +14,14 @@ database's clock was ahead; the first process that reads it shortens it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..errors import LockLost, Unsupported
 from .commands import AnnounceTtl, Command, Distrust, ReadWitness, RecordTtl, WriteWitness
-from .explain import explain
+from .exchange import Exchange
 from .faults import Fault, StatementError
-from .retry import AWAY, PASSING, retry, retry_or_raise
 from .state import Witness
 from .steps import Procedure
-
-if TYPE_CHECKING:
-    from .statements import Statements
 
 # The number of reads before this gives up. After each of them a process has repaired the witness:
 # we or another.
@@ -33,7 +29,7 @@ ROUNDS = 10
 
 
 class Consulted(NamedTuple):
-    """The witness as it was at a moment between ``sent`` and ``now``.
+    """The witness as it was at a moment after ``sent``.
 
     ``mended`` says that it was missing, or did not cover the TTL, and was repaired.
     """
@@ -41,7 +37,6 @@ class Consulted(NamedTuple):
     witness: Witness
     mended: bool
     sent: float
-    now: float
 
     @property
     def opens(self) -> float:
@@ -50,18 +45,27 @@ class Consulted(NamedTuple):
 
 
 def consult(
-    dialect: Statements, ttl: float, patience: float, now: float, within: float | None = None
+    exchange: Exchange, ttl: float = 0.0, *, patience: float | None = None
+) -> Procedure[Consulted]:
+    """Return the witness as :func:`ask_witness` does, or raise the error for a failure."""
+    try:
+        return (yield from ask_witness(exchange, ttl, patience=patience))
+    except StatementError as failure:
+        raise exchange.explain(failure, harmless=True) from failure.__cause__
+
+
+def ask_witness(
+    exchange: Exchange, ttl: float, *, patience: float | None = None, within: float | None = None
 ) -> Procedure[Consulted]:
     """Return the witness, once it exists and covers TTLs up to ``ttl``.
 
     Every statement of this can be repeated. Raises StatementError.
     """
     for number in range(ROUNDS):
-        command = ReadWitness()
-        reply = yield from retry(command, patience, now, AWAY | PASSING, within)
-        witness, now = reply.answer, reply.now
+        reply = yield from exchange.ask(ReadWitness(), patience=patience, within=within)
+        witness = reply.answer
         if witness is not None and witness.longest_ttl >= ttl:
-            return Consulted(witness, number > 0, reply.sent, now)
+            return Consulted(witness, number > 0, reply.sent)
         mend: list[Command[int]] = [WriteWitness()]
         if witness is not None:
             # Every process grants a recorded TTL at once, and a grant in an UNLOGGED table waits
@@ -69,34 +73,29 @@ def consult(
             # commits wait for before any process grants the TTL.
             mend = [AnnounceTtl(ttl), RecordTtl(ttl)]
         for statement in mend:
-            now = (yield from retry(statement, patience, now, AWAY | PASSING, within)).now
+            yield from exchange.ask(statement, patience=patience, within=within)
     failure = StatementError(
         Fault.SCHEMA, "the witness cannot be written: its table has to be UNLOGGED"
     )
-    failure.now = now
+    failure.now = exchange.now
     raise failure
 
 
-def pause(
-    dialect: Statements, longest: float | None, patience: float, now: float
-) -> Procedure[float]:
+def pause(exchange: Exchange, longest: float | None) -> Procedure[float]:
     """Begin a new epoch, even if no lease was lost; return the seconds until grants are allowed.
 
     All present leases are lost. ``longest`` is the number of seconds within which each of them
     expires. Raises Unsupported on a database without a witness.
     """
+    dialect = exchange.dialect
     if not dialect.has_witness:
         raise Unsupported(
             f"{dialect.name} has no witness, and so no pause: dblock cannot tell all processes "
             "there to wait. Stop all programs that use dblock until the longest lease has expired"
         )
-    begun = Distrust(longest)
-    reply = yield from retry_or_raise(dialect, begun, None, patience, now)
-    try:
-        found = yield from consult(dialect, 0.0, patience, reply.now)
-    except StatementError as failure:
-        raise explain(dialect, failure, harmless=True) from failure.__cause__
-    return max(0.0, found.opens - found.now)
+    yield from exchange.ask_or_explain(Distrust(longest))
+    found = yield from consult(exchange)
+    return max(0.0, found.opens - exchange.now)
 
 
 def ended(name: str, fence: int, witness: Witness) -> LockLost | None:

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..errors import Conflict
 from ..lock_state import printable
 from .commands import Guard
 from .epoch import consult, ended, failed_over
-from .explain import explain
+from .exchange import Exchange
 from .faults import Fault, StatementError
 from .inspect import expired, look_from, loss_of
 from .lease import Held
-from .place import check, explain_borrowed
+from .place import check, in_transaction
 from .steps import ExecuteInTransaction, Procedure
 
-if TYPE_CHECKING:
-    from .statements import Statements
 
-
-def guard(
-    dialect: Statements,
-    name: str,
-    token: str,
-    held: Callable[[], Held],
-    patience: float,
-    start: float,
-) -> Procedure[None]:
+def guard(exchange: Exchange, token: str, held: Callable[[], Held]) -> Procedure[None]:
     """Prove the lease in the user's transaction, and keep it provable until that ends.
 
     ``held`` returns the present state of the hold, which may be renewed meanwhile.
@@ -36,24 +26,22 @@ def guard(
     and its snapshot, to check that the lease is still ours. Both orders would pass a test; only
     this one is safe.
     """
-    fence = held().fence
-    if held().term.over(start):
+    name, fence = exchange.name, held().fence
+    if held().term.over(exchange.now):
         raise expired(name)
-    proof = yield from _prove(dialect, name, token, fence, patience, start)
+    command = Guard(name, token, fence)
+    proof = yield from _prove(exchange, command)
     unseen = not proof.given and proof.cause is None
-    if unseen and (yield from check(dialect, name, patience, proof.now)):
-        proof = yield from _prove(dialect, name, token, fence, patience, proof.now)
-    if not proof.given and dialect.has_witness:
-        try:
-            witness, mended, *_ = yield from consult(dialect, 0.0, patience, proof.now)
-        except StatementError as failure:
-            raise explain(dialect, failure, name, harmless=True) from failure.__cause__
+    if unseen and (yield from check(exchange)):
+        proof = yield from _prove(exchange, command)
+    if not proof.given and exchange.dialect.has_witness:
+        witness, mended, _ = yield from consult(exchange)
         loss = ended(name, fence, witness)
         if loss is not None:
             raise loss from proof.cause
         if mended and proof.cause is None:
-            proof = yield from _prove(dialect, name, token, fence, patience, proof.now)
-    state, reply = yield from look_from(dialect, name, patience, proof.now)
+            proof = yield from _prove(exchange, command)
+    state, reply = yield from look_from(exchange)
     loss = failed_over(name) if held().elsewhere(reply.server) else None
     loss = loss or loss_of(state, name, token, held(), reply.now)
     if loss is None and held().term.over(reply.now):
@@ -71,19 +59,14 @@ def guard(
 
 class _Proof(NamedTuple):
     given: bool
-    now: float
     cause: BaseException | None = None
 
 
-def _prove(
-    dialect: Statements, name: str, token: str, fence: int, patience: float, now: float
-) -> Procedure[_Proof]:
+def _prove(exchange: Exchange, command: Guard) -> Procedure[_Proof]:
     """Block every grant of the name, in the user's transaction."""
+    step = ExecuteInTransaction(command, within=exchange.timeout)
     try:
-        command = Guard(name, token, fence)
-        reply = yield ExecuteInTransaction(command, within=patience)
+        reply = yield from in_transaction(exchange, step, (Fault.SERIALIZATION, Fault.BUSY))
     except StatementError as failure:
-        if failure.fault not in (Fault.SERIALIZATION, Fault.BUSY):
-            raise explain_borrowed(dialect, failure, name) from failure.__cause__
-        return _Proof(False, now, failure.__cause__ or failure)
-    return _Proof(reply.answer, reply.now)
+        return _Proof(False, failure.__cause__ or failure)
+    return _Proof(reply.answer)

@@ -2,57 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..errors import DBLockError, LockLost
 from ..lock_state import printable
 from .commands import Look
 from .epoch import consult, ended
-from .faults import StatementError
+from .exchange import Exchange
 from .lease import Held
-from .retry import retry_or_raise
 from .state import LockRow
 from .steps import Procedure, Reply
 
-if TYPE_CHECKING:
-    from .statements import Statements
 
-
-def look(
-    dialect: Statements, name: str, patience: float, now: float
-) -> Procedure[tuple[LockRow | None, float]]:
-    """Read a name's state, and retry for ``patience`` seconds to reach the database."""
-    state, reply = yield from look_from(dialect, name, patience, now)
-    return state, reply.now
+def look(exchange: Exchange, *, patience: float | None = None) -> Procedure[LockRow | None]:
+    """Read the state of the exchange's name."""
+    state, _ = yield from look_from(exchange, patience=patience)
+    return state
 
 
 def look_from(
-    dialect: Statements, name: str, patience: float, now: float
+    exchange: Exchange, *, patience: float | None = None
 ) -> Procedure[tuple[LockRow | None, Reply[list[LockRow]]]]:
     """Read as :func:`look` does, and return the reply too."""
-    command = Look((name,))
-    reply = yield from retry_or_raise(dialect, command, name, patience, now)
+    reply = yield from exchange.ask_or_explain(Look((exchange.name,)), patience=patience)
     states = reply.answer
     return (states[0] if states else None), reply
 
 
-def why_lost(
-    dialect: Statements, name: str, token: str, held: Held | None, now: float
-) -> Procedure[LockLost | None]:
+def why_lost(exchange: Exchange, token: str, held: Held | None) -> Procedure[LockLost | None]:
     """Read why a statement did not find its hold; None if the hold exists, and only its row was
     locked.
 
     ``held`` is None if the caller knows only the token of the hold.
     """
+    name = exchange.name
     try:
-        state, now = yield from look(dialect, name, 0.0, now)
+        state = yield from look(exchange, patience=0.0)
         if held is None:
             return loss_by_token(state, name, token)
-        loss = loss_of(state, name, token, held, now)
-        if loss is None or not dialect.has_witness:
+        loss = loss_of(state, name, token, held, exchange.now)
+        if loss is None or not exchange.dialect.has_witness:
             return loss
-        witness, *_ = yield from consult(dialect, 0.0, 0.0, now)
-    except (DBLockError, StatementError) as error:
+        witness, *_ = yield from consult(exchange, patience=0.0)
+    except DBLockError as error:
         return LockLost(
             f"{name!r} is lost, and dblock could not find out why: {error}",
             name=name,

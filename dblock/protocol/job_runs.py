@@ -8,7 +8,7 @@ run changes nothing.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..errors import DBLockError
 from ..lock_state import RunState
@@ -23,13 +23,10 @@ from .commands import (
     PruneRuns,
     ReadClock,
 )
+from .exchange import Exchange
 from .inspect import look, taken_over
-from .retry import delete_all, read, retry_or_raise
 from .state import Pruned
 from .steps import Procedure
-
-if TYPE_CHECKING:
-    from .statements import Statements
 
 
 class JobRun(NamedTuple):
@@ -40,40 +37,33 @@ class JobRun(NamedTuple):
     fence: int
 
 
-def clock(dialect: Statements, patience: float, now: float) -> Procedure[datetime]:
+def clock(exchange: Exchange) -> Procedure[datetime]:
     """Read the database's clock."""
-    command = ReadClock()
-    return (yield from retry_or_raise(dialect, command, None, patience, now)).answer
+    return (yield from exchange.ask_or_explain(ReadClock())).answer
 
 
-def begin(
-    dialect: Statements, run: JobRun, owner: str, patience: float, now: float
-) -> Procedure[bool]:
+def begin(exchange: Exchange, run: JobRun, owner: str) -> Procedure[bool]:
     """Record that a run begins; False when one has succeeded in its slot.
 
     Raises LockLost when a later hold's run is on record.
     """
     command = BeginRun(run.name, run.slot, run.fence, owner)
-    reply = yield from retry_or_raise(dialect, command, run.name, patience, now)
-    recorded = reply.answer
+    recorded = (yield from exchange.ask_or_explain(command)).answer
     if recorded > run.fence:
-        raise (yield from _superseded(dialect, run, f"fence {recorded} is", reply.now))
+        raise (yield from _superseded(exchange, run, f"fence {recorded} is"))
     return recorded == run.fence
 
 
-def end(
-    dialect: Statements, run: JobRun, status: int, patience: float, now: float
-) -> Procedure[None]:
+def end(exchange: Exchange, run: JobRun, status: int) -> Procedure[None]:
     """Record how a run ended. Raises LockLost when a later hold's run is on record instead."""
     command = EndRun(run.name, run.slot, run.fence, status)
-    reply = yield from retry_or_raise(dialect, command, run.name, patience, now)
-    if not reply.answer:
-        raise (yield from _superseded(dialect, run, "it is not", reply.now))
+    if not (yield from exchange.ask_or_explain(command)).answer:
+        raise (yield from _superseded(exchange, run, "it is not"))
 
 
-def _superseded(dialect: Statements, run: JobRun, found: str, now: float) -> Procedure[DBLockError]:
+def _superseded(exchange: Exchange, run: JobRun, found: str) -> Procedure[DBLockError]:
     """Return the error for a run when another run is on record."""
-    state, now = yield from look(dialect, run.name, 0.0, now)
+    state = yield from look(exchange, patience=0.0)
     if state is not None and state.fence > run.fence:
         return taken_over(state, run.fence)
     return DBLockError(
@@ -83,47 +73,40 @@ def _superseded(dialect: Statements, run: JobRun, found: str, now: float) -> Pro
     )
 
 
-def reopen(
-    dialect: Statements, name: str, slot: str, patience: float, now: float
-) -> Procedure[bool]:
+def reopen(exchange: Exchange, slot: str) -> Procedure[bool]:
     """Delete the record of the run that has succeeded in a slot; False when none has.
 
     Every try carries the fence of the run that was read first. So a try can be repeated after a
     lost reply without touching the next run.
     """
-    for run in (yield from recorded(dialect, name, 1, now, slot)):
+    for run in (yield from recorded(exchange, 1, slot)):
         if run.outcome == "succeeded":
-            command = ForgetRun(name, slot, run.fence)
-            yield from retry_or_raise(dialect, command, name, patience, now)
+            yield from exchange.ask_or_explain(ForgetRun(exchange.name, slot, run.fence))
             return True
     return False
 
 
-def recorded(
-    dialect: Statements, name: str, limit: int, now: float, slot: str | None = None
-) -> Procedure[list[RunState]]:
+def recorded(exchange: Exchange, limit: int, slot: str | None = None) -> Procedure[list[RunState]]:
     """Read up to ``limit`` recorded runs of a name, the latest first; with ``slot``, only the run
     in that slot."""
-    command = ListRuns(name, limit, slot)
-    return (yield from read(dialect, command, name, now))
+    return (yield from exchange.read(ListRuns(exchange.name, limit, slot)))
 
 
-def last_of_each(dialect: Statements, limit: int, now: float) -> Procedure[list[RunState]]:
+def last_of_each(exchange: Exchange, limit: int) -> Procedure[list[RunState]]:
     """Read the last run of each name, the latest first: up to ``limit`` names."""
-    command = ListLastRuns(limit)
-    return (yield from read(dialect, command, None, now))
+    return (yield from exchange.read(ListLastRuns(limit)))
 
 
-def last(dialect: Statements, name: str, now: float) -> Procedure[RunState | None]:
+def last(exchange: Exchange) -> Procedure[RunState | None]:
     """Read the run of a name that began last."""
-    runs = yield from recorded(dialect, name, 1, now)
+    runs = yield from recorded(exchange, 1)
     return runs[0] if runs else None
 
 
-def prune(dialect: Statements, age: float, patience: float, now: float) -> Procedure[Pruned]:
+def prune(exchange: Exchange, age: float) -> Procedure[Pruned]:
     """Delete the keys and the runs that are older than ``age`` seconds, and the calls' records that
     have expired; return how many were deleted."""
-    keys = yield from delete_all(dialect, PruneApplied(age), patience, now)
-    keys += yield from delete_all(dialect, PruneOnce(), patience, now)
-    runs = yield from delete_all(dialect, PruneRuns(age), patience, now)
+    keys = yield from exchange.delete_all(PruneApplied(age))
+    keys += yield from exchange.delete_all(PruneOnce())
+    runs = yield from exchange.delete_all(PruneRuns(age))
     return Pruned(keys, runs)

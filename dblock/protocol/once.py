@@ -6,60 +6,48 @@ until the first call's transaction has ended. Then it finds the result, or it be
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..errors import InProgress, KeyReused, Unsupported
 from ..lock_state import printable
 from .commands import ClaimOnce, Command, FinishOnce, ForgetOnce
-from .deadline import Deadline
+from .exchange import Exchange
 from .faults import Fault, StatementError
-from .place import check, explain_borrowed
+from .place import check, in_transaction
 from .retry import PAUSE
 from .state import Record
-from .steps import ExecuteInTransaction, Procedure, Reply, Sleep
+from .steps import ExecuteInTransaction, Procedure, Sleep
 
-if TYPE_CHECKING:
-    from .statements import Statements
+# A claim waits for the call that caused one of these.
+_BUSY = frozenset({Fault.BUSY, Fault.CANCELED})
 
 
 def claim(
-    dialect: Statements,
-    key: str,
-    token: str,
-    fingerprint: str | None,
-    keep: float,
-    *,
-    wait: float | None,
-    patience: float,
-    start: float,
+    exchange: Exchange, token: str, fingerprint: str | None, keep: float
 ) -> Procedure[str | None]:
-    """Record a call, waiting up to ``wait`` seconds for other calls with its key.
+    """Record a call, waiting until the deadline for other calls with its key.
 
     Return None if this call is the first, otherwise the first call's result. Raises InProgress and
     KeyReused; the transaction stays usable then.
     """
-    deadline = Deadline(start, wait, patience, start)
+    dialect, key = exchange.dialect, exchange.name
     while True:
-        left = None if deadline.left is None else max(0.0, deadline.left)
+        left = None if exchange.left is None else max(0.0, exchange.left)
         limits = [seconds for seconds in (left, dialect.longest_patience) if seconds is not None]
         chunk = min(limits, default=None)
         command = ClaimOnce(key, token, fingerprint, keep, chunk)
         try:
-            reply = yield _bounded(command, left, chunk, deadline.timeout)
-        except StatementError as failure:
             undone = chunk is not None or not dialect.failure_aborts
-            if failure.fault not in (Fault.BUSY, Fault.CANCELED) or not undone:
-                raise explain_borrowed(dialect, failure, key) from failure.__cause__
+            step = _bounded(command, left, chunk, exchange.timeout)
+            reply = yield from in_transaction(exchange, step, _BUSY if undone else ())
+        except StatementError as failure:
             if left == 0:
-                raise _in_progress(dialect, key, wait) from failure.__cause__
+                raise _in_progress(exchange) from failure.__cause__
             # If the server does not wait, this waits instead.
-            deadline.now = (yield Sleep(deadline.within(PAUSE))).now
+            exchange.now = (yield Sleep(exchange.within(PAUSE))).now
             continue
-        deadline.now = reply.now
-        record = reply.answer
+        record: Record | None = reply.answer
         if record is not None:
             return _judge(record, key, token, fingerprint)
-        yield from check(dialect, key, deadline.timeout, deadline.now)
+        yield from check(exchange)
 
 
 def _bounded(
@@ -73,9 +61,10 @@ def _bounded(
     )
 
 
-def _in_progress(dialect: Statements, key: str, wait: float | None) -> InProgress:
+def _in_progress(exchange: Exchange) -> InProgress:
+    key, wait = exchange.name, exchange.wait
     within = f" within {wait:g} s" if wait else ""
-    other = ", or another writer to this file," if dialect.one_writer else ""
+    other = ", or another writer to this file," if exchange.dialect.one_writer else ""
     return InProgress(
         f"another call with the idempotency key {printable(repr(key))}{other} "
         f"has not ended{within}",
@@ -104,23 +93,17 @@ def _judge(record: Record, key: str, token: str, fingerprint: str | None) -> str
     return record.result
 
 
-def finish(dialect: Statements, key: str, token: str, result: str) -> Procedure[None]:
+def finish(exchange: Exchange, token: str, result: str) -> Procedure[None]:
     """Record the result of a call. Raises Unsupported if its record is gone."""
-    if not (yield from _change(dialect, FinishOnce(key, token, result), key)):
-        raise gone(key)
+    command = FinishOnce(exchange.name, token, result)
+    if not (yield from in_transaction(exchange, ExecuteInTransaction(command))).answer:
+        raise gone(exchange.name)
 
 
-def forget(dialect: Statements, key: str, token: str) -> Procedure[None]:
+def forget(exchange: Exchange, token: str) -> Procedure[None]:
     """Delete the record of a call."""
-    yield from _change(dialect, ForgetOnce(key, token), key)
-
-
-def _change(dialect: Statements, command: Command[int], key: str) -> Procedure[int]:
-    try:
-        reply: Reply[int] = yield ExecuteInTransaction(command)
-    except StatementError as failure:
-        raise explain_borrowed(dialect, failure, key) from failure.__cause__
-    return reply.answer
+    command = ForgetOnce(exchange.name, token)
+    yield from in_transaction(exchange, ExecuteInTransaction(command))
 
 
 def gone(key: str) -> Unsupported:

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 from ..errors import DBLockError, Unsupported
 from ..lock_state import LockState, RowLockState, RunState, SlotsState, WaiterState
 from .commands import ListHeld, ListHeldRuns, ListRowLocks, ListWaiters, Look, LookAtSlots
-from .explain import explain
+from .exchange import Exchange
 from .faults import Fault, StatementError
 from .job_runs import last
 from .lease import Refused
-from .retry import read
 from .state import LockRow
 from .steps import Execute, Procedure
 
@@ -31,39 +30,38 @@ WRITING = RowLockState("a transaction that writes to the file now")
 SOMEBODY = RowLockState("a transaction, it seems: it is waited for, and no lease is on it")
 
 
-def show(dialect: Statements, name: str, most: int, now: float) -> Procedure[LockState]:
+def show(exchange: Exchange, most: int) -> Procedure[LockState]:
     """Read a name's state with its waiters, run, row lock, and up to ``most`` semaphore slots.
 
     A part that the name's row rules out is not read.
     """
-    row, slots = yield from _row_and_slots(dialect, name, most, now)
+    name = exchange.name
+    row, slots = yield from _row_and_slots(exchange, most)
     if row is None:
         row = LockRow(name, 0, None, None, None, None, None)
-    waiters = (yield from _waiters(dialect, name, now)).get(name, ())
-    run = (yield from _last(dialect, name, now)) if row.fence else None
-    row_locks = {} if row.held else (yield from _row_locks(dialect, name, now))
-    return replace(_told(dialect, row, waiters, run, row_locks), slots=slots)
+    waiters = (yield from exchange.read(ListWaiters(name))).get(name, ())
+    run = (yield from _last(exchange)) if row.fence else None
+    row_locks = {} if row.held else (yield from _row_locks(exchange, name))
+    return replace(_told(exchange.dialect, row, waiters, run, row_locks), slots=slots)
 
 
-def show_row(dialect: Statements, name: str, now: float) -> Procedure[LockRow | None]:
+def show_row(exchange: Exchange) -> Procedure[LockRow | None]:
     """Read a name's row alone."""
-    rows = yield from read(dialect, Look((name,)), name, now)
+    rows = yield from exchange.read(Look((exchange.name,)))
     return rows[0] if rows else None
 
 
-def look_at_all(dialect: Statements, now: float) -> Procedure[list[LockState]]:
+def look_at_all(exchange: Exchange) -> Procedure[list[LockState]]:
     """Read the states of all names that have a token, waiters or a row lock."""
-    command = ListHeld()
-    rows = yield from read(dialect, command, None, now)
-    waiters = yield from _waiters(dialect, None, now)
-    runs = yield from _held_runs(dialect, now)
-    row_locks = yield from _row_locks(dialect, None, now)
+    rows = yield from exchange.read(ListHeld())
+    waiters = yield from exchange.read(ListWaiters(None))
+    runs = yield from _held_runs(exchange)
+    row_locks = yield from _row_locks(exchange, None)
     others = row_locks.keys() - {row.name for row in rows}
     if others:
-        locked = Look(tuple(sorted(others)))
-        rows += yield from read(dialect, locked, None, now)
+        rows += yield from exchange.read(Look(tuple(sorted(others))))
     states = [
-        _told(dialect, row, waiters.get(row.name, ()), runs.get(row.name), row_locks)
+        _told(exchange.dialect, row, waiters.get(row.name, ()), runs.get(row.name), row_locks)
         for row in sorted(rows, key=lambda row: row.name)
     ]
     return [state for state in states if state.status != "free" or state.waiters]
@@ -93,30 +91,24 @@ def _stuck(row: LockRow, waiters: tuple[WaiterState, ...]) -> bool:
     return min(waited, free_for) > FREE_FOR
 
 
-def _waiters(
-    dialect: Statements, name: str | None, now: float
-) -> Procedure[dict[str, tuple[WaiterState, ...]]]:
-    command = ListWaiters(name)
-    return (yield from read(dialect, command, name, now))
-
-
-def _last(dialect: Statements, name: str, now: float) -> Procedure[RunState | None]:
+def _last(exchange: Exchange) -> Procedure[RunState | None]:
     try:
-        return (yield from last(dialect, name, now))
+        return (yield from last(exchange))
     except Unsupported:
         return None  # a role without rights on the runs still gets the rest
 
 
 def _row_and_slots(
-    dialect: Statements, name: str, most: int, now: float
+    exchange: Exchange, most: int
 ) -> Procedure[tuple[LockRow | None, SlotsState | None]]:
     """Read a name's row, and the slots of a semaphore; None if the name is no semaphore's."""
+    name = exchange.name
     try:
-        found = yield from read(dialect, LookAtSlots(name, 0), name, now)
+        found = yield from exchange.read(LookAtSlots(name, 0))
         if found.semaphore_limit is not None:
-            found = yield from read(dialect, LookAtSlots(name, most), name, now)
+            found = yield from exchange.read(LookAtSlots(name, most))
     except Unsupported:  # a role without rights on the limits still gets the rest
-        return (yield from show_row(dialect, name, now)), None
+        return (yield from show_row(exchange)), None
     own = found.rows.pop(name, None)
     held = sum(one.row.held for one in found.rows.values())
     limit = found.semaphore_limit
@@ -124,15 +116,14 @@ def _row_and_slots(
     return None if own is None else own.row, slots
 
 
-def _held_runs(dialect: Statements, now: float) -> Procedure[dict[str, RunState]]:
-    command = ListHeldRuns()
+def _held_runs(exchange: Exchange) -> Procedure[dict[str, RunState]]:
     try:
-        return (yield from read(dialect, command, None, now))
+        return (yield from exchange.read(ListHeldRuns()))
     except Unsupported:
         return {}
 
 
-def with_row_lock(dialect: Statements, refused: Refused, now: float) -> Procedure[Refused]:
+def with_row_lock(exchange: Exchange, refused: Refused) -> Procedure[Refused]:
     """Return a refusal with the transaction that has locked the row, if that is the reason.
 
     The database may not show the transaction. Then the refusal stays as it is.
@@ -141,25 +132,22 @@ def with_row_lock(dialect: Statements, refused: Refused, now: float) -> Procedur
     if refused.pause or row is None or row.held:
         return refused
     try:
-        found = yield from _row_locks(dialect, row.name, now)
+        found = yield from _row_locks(exchange, row.name)
     except DBLockError:
         return refused  # the refusal stands; only its reason is unknown
     return refused._replace(row_lock=found.get(row.name, found.get("")))
 
 
-def _row_locks(
-    dialect: Statements, name: str | None, now: float
-) -> Procedure[dict[str, RowLockState]]:
+def _row_locks(exchange: Exchange, name: str | None) -> Procedure[dict[str, RowLockState]]:
     """Read which transactions have locked rows, by names; the key "" means all rows."""
-    if not dialect.sees_row_locks:
+    if not exchange.dialect.sees_row_locks:
         return {}
-    command = ListRowLocks(name)
     try:
-        locked: dict[str, RowLockState] = (yield Execute(command)).answer
+        locked: dict[str, RowLockState] = (yield Execute(ListRowLocks(name))).answer
         return locked
     except StatementError as failure:
-        if failure.fault is Fault.BUSY and dialect.one_writer:
+        if failure.fault is Fault.BUSY and exchange.dialect.one_writer:
             return {"": WRITING}
         if failure.fault in (Fault.READ_ONLY, Fault.PRIVILEGE):
             return {}  # a role that may only read still gets the rest
-        raise explain(dialect, failure, name, harmless=True) from failure.__cause__
+        raise exchange.explain(failure, harmless=True) from failure.__cause__

@@ -13,13 +13,14 @@ qualifies the tables' names with their real place, so no ``search_path`` or ``US
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Container
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import Conflict, SchemaMissing, Unsupported
 from .commands import Command, LookAround
+from .exchange import Exchange
 from .explain import explain, schema_missing, transaction_broken
 from .faults import Fault, StatementError
-from .retry import retry_or_raise
 from .schema_version import SCHEMA_VERSION
 from .steps import ExecuteInTransaction, Procedure, Reply
 
@@ -62,40 +63,50 @@ def settle(dialect: Statements, found: Found) -> None:
         dialect.settle(place)
 
 
-def locate(
-    dialect: Statements, patience: float, now: float, *, alone: bool = False
-) -> Procedure[None]:
+def locate(exchange: Exchange, *, alone: bool = False) -> Procedure[None]:
     """Read and record the tables' place on a connection of dblock's own; if ``alone``, in the
     user's transaction: no other connection can reach its database, which is in memory."""
     command = LookAround(alone)
     if alone:
-        reply = yield from look_there(dialect, command, None)
+        found = yield from _read_there(exchange, command)
     else:
-        reply = yield from retry_or_raise(dialect, command, None, patience, now)
-    settle(dialect, reply.answer)
+        found = (yield from exchange.ask_or_explain(command)).answer
+    settle(exchange.dialect, found)
 
 
-def look_there(dialect: Statements, command: Command[T], name: str | None) -> Procedure[Reply[T]]:
-    """Execute a command that reads the place, in the user's transaction."""
+def in_transaction(
+    exchange: Exchange, step: ExecuteInTransaction, refusals: Container[Fault] = ()
+) -> Procedure[Reply[Any]]:
+    """Perform a step in the user's transaction, or raise the error for its failure.
+
+    The caller treats the faults that are ``refusals``: this raises StatementError for them.
+    """
     try:
-        return (yield ExecuteInTransaction(command))
+        reply: Reply[Any] = yield step
     except StatementError as failure:
-        raise explain_borrowed(dialect, failure, name) from failure.__cause__
+        exchange.now = failure.now
+        if failure.fault in refusals:
+            raise
+        raise explain_borrowed(
+            exchange.dialect, failure, exchange.name or None
+        ) from failure.__cause__
+    exchange.now = reply.now
+    return reply
 
 
-def check(dialect: Statements, name: str, patience: float, now: float) -> Procedure[bool]:
+def check(exchange: Exchange) -> Procedure[bool]:
     """Check whether a statement in the user's transaction matched nothing because it used other
     tables, and raise ValueError then. True if the caller should try again."""
+    dialect = exchange.dialect
     before = dialect.place
     if before is None:
-        yield from locate(dialect, patience, now)
+        yield from locate(exchange)
         return True
-    command = LookAround(borrowed=True)
-    there = (yield from look_there(dialect, command, name)).answer.place
+    there = (yield from _read_there(exchange, LookAround(borrowed=True))).place
     if there is not None and there.mark == before.mark:
-        yield from _refuse_hidden(dialect, name)
+        yield from _refuse_hidden(exchange)
         return False
-    yield from locate(dialect, patience, now)
+    yield from locate(exchange)
     found = dialect.place
     if found is None or (found.mark, found.schema) != (before.mark, before.schema):
         return True  # the tables were recreated or moved
@@ -104,14 +115,20 @@ def check(dialect: Statements, name: str, patience: float, now: float) -> Proced
         raise Conflict(
             "dblock's tables were made or upgraded after this transaction's snapshot was taken. "
             "Retry the whole transaction",
-            name=name,
+            name=exchange.name,
         )
     raise elsewhere(before, there)
 
 
-def _refuse_hidden(dialect: Statements, name: str) -> Procedure[None]:
-    for command in dialect.hidden():
-        hidden = (yield from look_there(dialect, command, name)).answer
+def _read_there(exchange: Exchange, command: Command[T]) -> Procedure[T]:
+    """Execute a command in the user's transaction, and return its answer."""
+    answer: T = (yield from in_transaction(exchange, ExecuteInTransaction(command))).answer
+    return answer
+
+
+def _refuse_hidden(exchange: Exchange) -> Procedure[None]:
+    for command in exchange.dialect.hidden():
+        hidden = yield from _read_there(exchange, command)
         if hidden is not None:
             raise ValueError(
                 f"nothing can be locked in this transaction: a temporary table of its session "

@@ -19,18 +19,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..lock_state import printable
 from .commands import Command, Name
-from .deadline import Deadline
 from .doubt import Doubt
+from .exchange import Exchange
 from .retry import PAUSE
 from .steps import Procedure, Sleep
 from .writing import write
-
-if TYPE_CHECKING:
-    from .statements import Statements
 
 #: Microseconds: the unit of a TAT.
 SECOND = 1_000_000
@@ -83,10 +80,8 @@ class CellRate(NamedTuple):
         return cls(cost * interval, burst * interval)
 
 
-def take(
-    dialect: Statements, name: str, token: str, cells: CellRate, wait: float, start: float
-) -> Procedure[float | None]:
-    """Take a place whose time is at most ``wait`` seconds from ``start``, and sleep until then.
+def take(exchange: Exchange, token: str, cells: CellRate) -> Procedure[float | None]:
+    """Take a place whose time is within the exchange's wait, and sleep until then.
 
     Return None if the place is taken, otherwise the seconds until there is one.
 
@@ -94,23 +89,22 @@ def take(
     call has taken a later one. So it is repeated after a lost reply. Raises Unavailable if it took
     no place, and OutcomeUnknown if it may have taken one.
     """
-    mark, lost, timeouts = f'"{token}"', Doubt(), dialect.timeouts
-    deadline = Deadline(start, wait, timeouts.socket, start)
+    mark, lost = f'"{token}"', Doubt()
     while True:
-        left = math.floor(deadline.within(wait) * SECOND)
-        command = TakePlace(name, mark, cells.step, cells.tolerance + left)
+        left = math.floor(max(0.0, exchange.left or 0.0) * SECOND)
+        command = TakePlace(exchange.name, mark, cells.step, cells.tolerance + left)
         # A row that is in use is no refusal, so a call that does not wait tries for a while too.
-        patience = max(deadline.reach, timeouts.query)
-        reply = yield from write(dialect, command, name, lost, patience, deadline.now)
-        deadline.now = reply.now
+        patience = max(exchange.reach, exchange.dialect.timeouts.query)
+        reply = yield from write(exchange, command, lost, patience=patience)
         found: Arrival | None = reply.answer
         if found is None:
             yield Sleep(PAUSE)  # until another call has committed the first place of all
             continue
         if found.tat <= 0:
+            shown = printable(repr(exchange.name))
             raise ValueError(
-                f"{printable(repr(name))} is the name of a semaphore or of an election: choose "
-                "another name for the rate limit"
+                f"{shown} is the name of a semaphore or of an election: choose another name for "
+                "the rate limit"
             )
         early = found.tat - cells.tolerance - found.now  # until the time of the latest place
         if found.mark == mark:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, StaleFence, Unavailable
-from .commands import Command, Leave, LeaveReaders, PassOn, Release, ReleaseAndUnlock
-from .explain import explain, unknown
+from .commands import Command, Leave, LeaveReaders, Look, PassOn, Release, ReleaseAndUnlock
+from .exchange import Exchange
+from .explain import unknown
 from .faults import Fault, StatementError
 from .inspect import look, why_lost
 from .lease import LeaseRequest, ReleaseRequest, Renounced
-from .retry import AWAY, PASSING, PAUSE, retry
+from .retry import AGAIN, AWAY, PAUSE
 from .steps import Disown, Execute, ExecuteOnSession, Procedure, Sleep
 from .tokens import is_shared, renounced
 
@@ -20,35 +22,36 @@ if TYPE_CHECKING:
     from .state import LockRow
     from .statements import Statements
 
-    Find = Callable[[float, float], Procedure[tuple[LockRow | None, float]]]
+    Find = Callable[[Exchange], Procedure[LockRow | None]]
 
 
 def end_session(
-    dialect: Statements, end: Command[bool], patience: float, now: float
-) -> Procedure[tuple[bool, float]]:
-    """End a lost session, and wait until it is gone; return whether it is gone, and the time.
+    exchange: Exchange, end: Command[bool], *, patience: float | None = None
+) -> Procedure[bool]:
+    """End a lost session, and wait until it is gone; return whether it is gone.
 
-    The caller may have used up ``patience`` while it found out that the session was lost. A server
+    The caller may have used up its patience while it found out that the session was lost. A server
     that answers ends the session within a moment, so it gets :attr:`.Timing.leaving` seconds from
     its first reply. Raises StatementError when the database is not reached.
     """
-    until, asked = now + patience, False
+    until = exchange.now + (exchange.reach if patience is None else patience)
+    asked = False
     while True:
         try:
-            reply = yield from retry(end, until - now, now, AWAY | PASSING)
+            reply = yield from exchange.ask(end, patience=until - exchange.now)
         except StatementError as failure:
             if failure.fault in AWAY:
                 raise
-            return False, failure.now
+            return False
         there = reply.answer
         if not asked:
-            asked, until = True, max(until, reply.now + dialect.timing.leaving)
+            asked, until = True, max(until, reply.now + exchange.dialect.timing.leaving)
         if not there or reply.now >= until:
-            return not there, reply.now
-        now = (yield Sleep(PAUSE / 5)).now
+            return not there
+        exchange.now = (yield Sleep(PAUSE / 5)).now
 
 
-def leave(dialect: Statements, request: LeaseRequest, now: float) -> Procedure[DBLockError | None]:
+def leave(exchange: Exchange, request: LeaseRequest) -> Procedure[DBLockError | None]:
     """Leave the queue, and release a name that was passed on meanwhile. Return the error that
     prevents it, if any.
 
@@ -59,58 +62,56 @@ def leave(dialect: Statements, request: LeaseRequest, now: float) -> Procedure[D
         return None
     try:
         left = Leave(request.name, request.token, request.tickets[-1])
-        reply = yield from retry(left, dialect.timing.leaving, now, AWAY | PASSING)
+        reply = yield from exchange.ask(left, patience=exchange.dialect.timing.leaving)
         # A waiter that is no longer in the queue may hold the name.
-        if dialect.can_notify and reply.answer == 0:
-            yield from _return(dialect, request, reply.now)
+        if exchange.dialect.can_notify and reply.answer == 0:
+            yield from _return(exchange, request)
     except StatementError as failure:
         yield Disown(tuple(request.tickets))
-        return (yield from _left_behind(dialect, request, failure))
+        return (yield from _left_behind(exchange, request, failure))
     request.tickets.clear()
     return None
 
 
 def _left_behind(
-    dialect: Statements, request: LeaseRequest, failure: StatementError
+    exchange: Exchange, request: LeaseRequest, failure: StatementError
 ) -> Procedure[DBLockError | None]:
     """After a waiter could not leave the queue: return the error if it may hold the name; None if
     it does not."""
-    if not dialect.can_notify:
+    if not exchange.dialect.can_notify:
         return None
     if failure.fault not in AWAY:
-        if not (yield from _has(dialect, request.name, request.token, failure.now)):
+        if not (yield from _has(exchange, request.name, request.token)):
             return None
         try:
-            yield from _return(dialect, request, failure.now)
+            yield from _return(exchange, request)
         except StatementError as again:
             failure = again
         else:
             return None
-    return explain(dialect, failure, request.name, harmless=True)
+    return exchange.explain(failure, harmless=True)
 
 
-def _has(dialect: Statements, name: str, token: str, now: float) -> Procedure[bool]:
-    """Whether a token holds the name, or may hold it because the row cannot be read now."""
+def _has(exchange: Exchange, name: str, token: str) -> Procedure[bool]:
+    """Whether a token holds a name, or may hold it because the row cannot be read now."""
     try:
-        state, _ = yield from look(dialect, name, 0.0, now)
+        reply = yield from exchange.ask_or_explain(Look((name,)), patience=0.0)
     except DBLockError:
         return True
-    return state is not None and state.held and token in state.members
+    return any(state.held and token in state.members for state in reply.answer)
 
 
-def _return(dialect: Statements, request: LeaseRequest, now: float) -> Procedure[None]:
+def _return(exchange: Exchange, request: LeaseRequest) -> Procedure[None]:
     """Release the name that was passed on to the request."""
-    passed = _ending(dialect, request.name, request.token, request.token)
-    yield from retry(passed, dialect.timing.leaving, now, AWAY | PASSING)
+    passed = _ending(exchange.dialect, request.name, request.token, request.token)
+    yield from exchange.ask(passed, patience=exchange.dialect.timing.leaving)
 
 
-def give_back(
-    dialect: Statements, request: LeaseRequest, now: float
-) -> Procedure[DBLockError | None]:
+def give_back(exchange: Exchange, request: LeaseRequest) -> Procedure[DBLockError | None]:
     """Release a hold that must not be used. Return the error that prevents it; then the lease
     expires by itself."""
     renounce(request)
-    return (yield from return_all(dialect, request, now))
+    return (yield from return_all(exchange, request))
 
 
 def renounce(request: LeaseRequest) -> None:
@@ -120,20 +121,18 @@ def renounce(request: LeaseRequest) -> None:
     request.token, request.group = renounced(own), None
 
 
-def return_all(
-    dialect: Statements, request: LeaseRequest, now: float
-) -> Procedure[DBLockError | None]:
+def return_all(exchange: Exchange, request: LeaseRequest) -> Procedure[DBLockError | None]:
     """Release the holds of renounced tokens whose releases have no reply yet. Return the error that
     prevents it, if any."""
     unreturned, prevented = request.unreturned, None
     request.unreturned = []
     for one in unreturned:
         try:
-            command = _ending(dialect, one.name, one.token, one.own)
-            yield from retry(command, dialect.timing.leaving, now, AWAY | PASSING)
+            command = _ending(exchange.dialect, one.name, one.token, one.own)
+            yield from exchange.ask(command, patience=exchange.dialect.timing.leaving)
         except StatementError as failure:
-            if failure.fault in AWAY or (yield from _has(dialect, one.name, one.own, now)):
-                prevented = explain(dialect, failure, one.name, harmless=True)
+            if failure.fault in AWAY or (yield from _has(exchange, one.name, one.own)):
+                prevented = exchange.explain(failure, harmless=True)
                 request.unreturned.append(one)
     return prevented
 
@@ -152,52 +151,44 @@ def _passing_on(dialect: Statements, name: str, token: str, *, passes: bool = Tr
 
 
 def abandon(
-    dialect: Statements,
+    exchange: Exchange,
     request: LeaseRequest,
     orphaned: list[Command[bool]],
-    patience: float,
-    start: float,
-    find: Find | None = None,
+    find: Find = look,
 ) -> Procedure[None]:
     """Release the name that a cancelled acquire was granted, or may still be granted.
 
     ``orphaned`` has the queries that end the sessions in which its last try may still run; these
-    sessions are ended first. ``find`` locates the slot that was granted; only a semaphore needs it.
+    sessions are ended first. ``find`` reads the row that was granted; a semaphore finds the slot.
     """
-    now, until = start, start + patience
     try:
         while orphaned:
-            _, now = yield from end_session(dialect, orphaned[-1], until - now, now)
+            yield from end_session(exchange, orphaned[-1])
             orphaned.pop()
     except StatementError as failure:
         yield Disown(tuple(request.tickets))
-        raise explain(dialect, failure, harmless=True) from failure.__cause__
-    yield from leave(dialect, request, now)
-    while now < until:
-        if find is None:
-            state, now = yield from look(dialect, request.name, until - now, now)
-        else:
-            state, now = yield from find(until - now, now)
+        raise exchange.explain(failure, harmless=True) from failure.__cause__
+    yield from leave(exchange, request)
+    while not exchange.over:
+        state = yield from find(exchange)
         if state is None or state.token is None or request.token not in state.members:
             return
-        command = _ending(dialect, state.name, state.token, request.token)
-        reply = yield from retry(command, until - now, now, AWAY | PASSING)
+        command = _ending(exchange.dialect, state.name, state.token, request.token)
+        reply = yield from exchange.ask(command)
         if reply.answer == 1:
             return
-        now = (yield Sleep(PAUSE)).now  # its row was in use
+        exchange.now = (yield Sleep(PAUSE)).now  # its row was in use
 
 
-def release(
-    dialect: Statements, request: ReleaseRequest, patience: float, start: float
-) -> Procedure[None]:
+def release(exchange: Exchange, request: ReleaseRequest) -> Procedure[None]:
     """Release the lease, and the user lock if it has one. Raises LockLost when it was not held.
 
     The token belongs to this one grant, so repeating a release whose reply was lost cannot touch a
     later hold. If the repeated release finds that the hold is over, the lost one has ended it. The
-    same is true if an earlier release is ``in_doubt``. ``patience`` counts from the first failure.
+    same is true if an earlier release is ``in_doubt``. The timeout counts from the first failure.
     """
     name, token, held, reader, with_user_lock, guarded, in_doubt = request
-    now, contended = start, held is not None and held.contended
+    contended, dialect = held is not None and held.contended, exchange.dialect
     until: float | None = None
     while True:
         try:
@@ -212,40 +203,40 @@ def release(
                 reply = yield Execute(Release(name, token))
         except StatementError as failure:
             in_doubt = in_doubt or failure.fault is Fault.DISCONNECTED
-            if failure.fault not in AWAY | PASSING:
-                told = unknown(failure, name) if in_doubt else explain(dialect, failure, name)
+            if failure.fault not in AGAIN:
+                told = unknown(failure, name) if in_doubt else exchange.explain(failure)
                 raise told from failure.__cause__
-            now = (yield Sleep(PAUSE)).now
-            until = now + patience if until is None else until
+            exchange.now = (yield Sleep(PAUSE)).now
+            until = exchange.now + exchange.timeout if until is None else until
             if failure.end is not None:  # the lost session may have the row locked
-                try:
-                    _, now = yield from end_session(dialect, failure.end, until - now, now)
-                except StatementError as away:
-                    now = away.now
-            if now >= until:
+                left = until - exchange.now
+                with contextlib.suppress(StatementError):
+                    yield from end_session(exchange, failure.end, patience=left)
+            if exchange.now >= until:
                 if in_doubt:
                     raise unknown(failure, name) from failure.__cause__
                 if failure.fault is Fault.BUSY:
                     raise _in_use(name) from failure.__cause__
-                raise explain(dialect, failure, name) from failure.__cause__
+                raise exchange.explain(failure) from failure.__cause__
             continue
+        exchange.now = reply.now
         if reply.answer == 1:
             return
         if dialect.can_notify and not contended and reader is None:
             contended = True
             continue
         proof = token if reader is None or held is not None else reader
-        loss = yield from why_lost(dialect, name, proof, held, reply.now)
+        loss = yield from why_lost(exchange, proof, held)
         if loss is not None:
             if in_doubt:
                 return  # the try whose reply was lost has released it
             raise loss
         if reader is not None and held is not None:
             return  # others share it; only an earlier try can have removed this reader
-        until = reply.now + patience if until is None else until
-        if reply.now >= until:
+        until = exchange.now + exchange.timeout if until is None else until
+        if exchange.now >= until:
             raise unknown("its row is in use", name) if in_doubt else _in_use(name)
-        now = (yield Sleep(PAUSE)).now
+        exchange.now = (yield Sleep(PAUSE)).now
 
 
 def _in_use(name: str) -> Unavailable:
@@ -255,18 +246,17 @@ def _in_use(name: str) -> Unavailable:
     )
 
 
-def force(
-    dialect: Statements, name: str, fence: int | None, patience: float, start: float
-) -> Procedure[bool]:
+def force(exchange: Exchange, fence: int | None) -> Procedure[bool]:
     """Free the name of its holder; False when it has none. Raises StaleFence if the hold has
     another fence than ``fence``.
 
     Every try carries the token of the hold that was read first. So a try can be repeated after a
     lost reply without touching the next hold.
     """
-    state, now = yield from look(dialect, name, patience, start)
+    state, until = (yield from look(exchange)), exchange.start + exchange.timeout
     if state is None or state.token is None:
         return False
+    name = state.name
     if fence is not None and state.fence != fence:
         raise StaleFence(
             f"{name!r} was not released: the hold with fence {fence} is over, and it is now "
@@ -276,16 +266,16 @@ def force(
             newest=state.fence,
         )
     token = state.token
-    command = _passing_on(dialect, name, token, passes=False)
+    command = _passing_on(exchange.dialect, name, token, passes=False)
     while state is not None and state.token == token:
         try:
-            reply = yield from retry(command, patience, now, AWAY | PASSING)
+            reply = yield from exchange.ask(command)
         except StatementError as failure:
-            raise explain(dialect, failure, name) from failure.__cause__
+            raise exchange.explain(failure) from failure.__cause__
         if reply.answer == 1:
             break
-        if reply.now >= start + patience:
+        if exchange.now >= until:
             raise Unavailable(f"{name!r} could not be freed, because its row is in use", name=name)
-        now = (yield Sleep(PAUSE)).now
-        state, now = yield from look(dialect, name, patience, now)
+        exchange.now = (yield Sleep(PAUSE)).now
+        state = yield from look(exchange)
     return True

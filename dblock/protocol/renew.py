@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from ..errors import DBLockError, LockLost
 from .commands import Command, Look, Renew
-from .epoch import consult, ended, failed_over
+from .epoch import ask_witness, ended, failed_over
+from .exchange import Exchange
 from .explain import explain
 from .faults import Fault, StatementError
 from .inspect import expired, loss_of
 from .lease import Held
-from .retry import AWAY, PASSING, PAUSE, end_lost
+from .retry import AGAIN, AWAY, PASSING, PAUSE, end_lost
 from .state import LockRow, Renewal
 from .steps import Execute, Procedure, Sleep
 from .term import Term
@@ -129,8 +130,9 @@ def _consult(
     """Return the holds whose epoch is not over, whether the witness has refused them, and the
     time."""
     longest = max(hold.renewal.ttl for hold in refused)
+    exchange = Exchange(dialect, "", now, 0.0, 0.0, now)
     try:
-        witness, mended, _, now = yield from consult(dialect, longest, 0.0, now, within)
+        witness, mended, _ = yield from ask_witness(exchange, longest, within=within)
     except StatementError as failure:
         outcomes.update((hold, RenewalFailed(failure)) for hold in refused)
         return [], False, failure.now
@@ -141,7 +143,7 @@ def _consult(
             rest.append(hold)
         else:
             outcomes[hold] = loss
-    return rest, mended and bool(rest), now
+    return rest, mended and bool(rest), exchange.now
 
 
 def _why_not(
@@ -164,24 +166,22 @@ def _why_not(
     return losses, reply.now
 
 
-def confirm(
-    dialect: Statements, asked: Asked, patience: float, now: float
-) -> Procedure[tuple[Term | DBLockError, float]]:
+def confirm(exchange: Exchange, asked: Asked) -> Procedure[Term | DBLockError]:
     """Renew a hold that was found after the reply to its grant was lost.
 
     The grant may be committed on this server alone: PostgreSQL commits first and waits for its
     standbys then, and if that wait is cut off the commit stays. The renewal follows the grant in
     the same log, so a standby that has the renewal has the grant too. Return the new term, or the
-    error that prevented it: LockLost when the hold is over; and the time.
+    error that prevented it: LockLost when the hold is over.
     """
-    until = now + patience
+    until = exchange.now + exchange.reach
     while True:
-        (outcome,), now = yield from renew_all(dialect, [asked])
+        (outcome,), exchange.now = yield from renew_all(exchange.dialect, [asked])
         if not isinstance(outcome, RenewalFailed):
-            return outcome, now
-        now = (yield Sleep(PAUSE)).now
-        if now >= until or outcome.failure.fault not in AWAY | PASSING:
-            return explain(dialect, outcome.failure, asked.renewal.name, harmless=True), now
+            return outcome
+        exchange.now = (yield Sleep(PAUSE)).now
+        if exchange.now >= until or outcome.failure.fault not in AGAIN:
+            return exchange.explain(outcome.failure, harmless=True)
 
 
 def renew(dialect: Statements, asked: Asked, start: float) -> Procedure[Term]:
@@ -197,7 +197,7 @@ def renew(dialect: Statements, asked: Asked, start: float) -> Procedure[Term]:
                 break  # renewed, but the reply came after the holder's deadline
             return outcome
         failure = outcome.failure
-        if failure.fault not in AWAY | PASSING:
+        if failure.fault not in AGAIN:
             raise explain(dialect, failure, asked.renewal.name) from failure.__cause__
         away = str(failure) if outcome.away else None
         now = (yield Sleep(PAUSE)).now

@@ -10,33 +10,24 @@ them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .commands import LookForUnused, PruneValues, RaiseFloor, Retire
-from .retry import delete_all, retry_or_raise
+from .exchange import Exchange
 from .steps import Procedure
 
-if TYPE_CHECKING:
-    from .statements import Statements
 
-
-def retire(dialect: Statements, idle: float, patience: float, now: float) -> Procedure[int]:
+def retire(exchange: Exchange, idle: float) -> Procedure[int]:
     """Delete the rows of names that were unused for ``idle`` seconds; return how many.
 
     It goes page by page, each statement in a short transaction of its own.
     """
     after, count = "", 0
     while True:
-        look = LookForUnused(after, idle)
-        reply = yield from retry_or_raise(dialect, look, None, patience, now)
-        page, now = reply.answer, reply.now
+        page = (yield from exchange.ask_or_explain(LookForUnused(after, idle))).answer
         if page is None:
-            yield from delete_all(dialect, PruneValues(idle), patience, now)
+            yield from exchange.delete_all(PruneValues(idle))
             return count
         if page.fence is not None:
-            raised = RaiseFloor(page.fence)
-            now = (yield from retry_or_raise(dialect, raised, None, patience, now)).now
+            yield from exchange.ask_or_explain(RaiseFloor(page.fence))
             some = Retire(after, page.last, page.fence, idle)
-            retired = yield from retry_or_raise(dialect, some, None, patience, now)
-            count, now = count + retired.answer, retired.now
+            count += (yield from exchange.ask_or_explain(some)).answer
         after = page.last

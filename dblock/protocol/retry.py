@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from .commands import Command
-from .explain import explain
 from .faults import Fault, StatementError
 from .steps import Execute, Procedure, Reply, Sleep
-
-if TYPE_CHECKING:
-    from .statements import Statements
 
 T = TypeVar("T")
 
@@ -22,6 +18,8 @@ PASSING = frozenset(
 UNDONE = PASSING - {Fault.CANCELED}
 # The next connection may reach a working server: after a failover the old primary is a standby.
 AWAY = frozenset({Fault.UNREACHABLE, Fault.DISCONNECTED, Fault.READ_ONLY})
+# After these a statement that is safe to repeat is repeated.
+AGAIN = AWAY | PASSING
 # Seconds between two tries to reach a database that is away, or a row that is busy.
 PAUSE = 0.05
 
@@ -46,7 +44,7 @@ def retry(
     command: Command[T],
     patience: float,
     now: float,
-    faults: frozenset[Fault] | set[Fault],
+    faults: frozenset[Fault],
     within: float | None = None,
     busy: float = 0.0,
 ) -> Procedure[Reply[T]]:
@@ -71,7 +69,7 @@ def retry_after(
     command: Command[T],
     patience: float,
     start: float,
-    faults: frozenset[Fault] | set[Fault],
+    faults: frozenset[Fault],
     within: float | None = None,
     busy: float = 0.0,
 ) -> Procedure[Reply[T]]:
@@ -98,39 +96,3 @@ def retry_after(
                 failure = caught
     finally:
         del failure  # its traceback has this frame, and would keep the caller's handle alive
-
-
-def read(dialect: Statements, command: Command[T], name: str | None, start: float) -> Procedure[T]:
-    """Execute a statement that only reads, and return its result, or raise the error for a failure.
-
-    If a file is locked by a writer, this retries for :attr:`.Timeouts.query` seconds from
-    ``start``, as for any statement. Every other failure is raised at once, also when the database
-    is away.
-    """
-    try:
-        reply = yield from retry(command, 0.0, start, AWAY | PASSING, busy=dialect.timeouts.query)
-    except StatementError as failure:
-        raise explain(dialect, failure, name, harmless=True) from failure.__cause__
-    return reply.answer
-
-
-def retry_or_raise(
-    dialect: Statements, command: Command[T], name: str | None, patience: float, now: float
-) -> Procedure[Reply[T]]:
-    """Execute a statement that is always safe to repeat, or raise the error for its failure."""
-    try:
-        return (yield from retry(command, patience, now, AWAY | PASSING))
-    except StatementError as failure:
-        raise explain(dialect, failure, name, harmless=True) from failure.__cause__
-
-
-def delete_all(
-    dialect: Statements, some: Command[int], patience: float, now: float
-) -> Procedure[int]:
-    """Repeat a statement that deletes some rows until there are none left; return how many."""
-    count = 0
-    while True:
-        reply = yield from retry_or_raise(dialect, some, None, patience, now)
-        if not reply.answer:
-            return count
-        now, count = reply.now, count + reply.answer

@@ -12,24 +12,22 @@ from typing import TYPE_CHECKING
 
 from ..errors import Conflict, DBLockError
 from .commands import Command, Create, SelectForUpdate
-from .deadline import Deadline
 from .epoch import consult
-from .explain import explain
+from .exchange import Exchange
 from .faults import Fault, StatementError
 from .inspect import look
 from .lease import Refused
 from .overview import with_row_lock
-from .place import check, explain_borrowed
+from .place import check, in_transaction
 from .release import end_session
-from .retry import AWAY, PASSING, retry
+from .retry import AWAY, PASSING
 from .state import LockRow, RowOutcome
-from .steps import ExecuteInTransaction, ForgetTransaction, Procedure, Reply, Sleep
+from .steps import ExecuteInTransaction, ForgetTransaction, Procedure, Sleep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..policy import RetryPolicy
-    from .statements import Statements
     from .waiters import Waiter
 
 
@@ -38,14 +36,17 @@ class Locked:
     """The row is locked until its transaction ends."""
 
 
+# After these a try in the user's transaction counts as refused.
+_REFUSED = frozenset({Fault.BUSY, Fault.CANCELED})
+
+
 @dataclass(slots=True)
 class _Attempts:
     """The progress of one row lock's wait."""
 
-    name: str
+    exchange: Exchange
     policy: RetryPolicy
     waiter: Waiter
-    deadline: Deadline
     number: int = 0
     opens: float = 0.0  # the end of the pause after a crash or a failover, by our clock
     #: Whether the user's transaction is known to use the expected tables.
@@ -59,59 +60,53 @@ class _Attempts:
     @property
     def left(self) -> float | None:
         """Seconds that are left to wait for the lock; None without a limit."""
-        left = self.deadline.left
+        left = self.exchange.left
         return None if left is None else max(0.0, left)
 
     @property
     def closed(self) -> float:
         """Seconds for which the database still grants nothing to any caller."""
-        return max(0.0, self.opens - self.deadline.now)
+        return max(0.0, self.opens - self.exchange.now)
 
-    def mend(self, dialect: Statements) -> Procedure[bool]:
+    def mend(self) -> Procedure[bool]:
         """Repair the witness that refused a try; False if its pause still lasts."""
-        try:
-            consulted = yield from consult(dialect, 0.0, self.deadline.reach, self.deadline.now)
-        except StatementError as failure:
-            raise explain(dialect, failure, self.name, harmless=True) from failure.__cause__
-        self.deadline.now = consulted.now
-        self.opens = consulted.opens
+        self.opens = (yield from consult(self.exchange)).opens
         return not self.closed
 
-    def chunk(self, dialect: Statements) -> Procedure[float | None]:
+    def chunk(self) -> Procedure[float | None]:
         """Register the waiter or extend its row; then return how many seconds one wait in the
         server may last."""
+        dialect = self.exchange.dialect
         longest = [self.left, dialect.longest_patience]
         if dialect.one_writer:  # once the lock is held, no statement could delete the row
             yield from self.waiter.leave()
         elif self.away_since is None:
-            self.deadline.now = yield from self.waiter.note(self.deadline.now)
-            longest.append(self.waiter.piece(self.left, self.deadline.now))
+            self.exchange.now = yield from self.waiter.note(self.exchange.now)
+            longest.append(self.waiter.piece(self.left, self.exchange.now))
         return min((seconds for seconds in longest if seconds is not None), default=None)
 
     def pause(self, state: LockRow | None) -> Procedure[bool]:
         """Sleep before the next try, at most until the present lease expires; False to give up."""
         self.number += 1
-        elapsed = self.deadline.elapsed
-        sleep = self.policy.sleep_after(self.name, self.number, elapsed, self.left)
+        elapsed = self.exchange.elapsed
+        sleep = self.policy.sleep_after(self.exchange.name, self.number, elapsed, self.left)
         if sleep is None:
             return False
         if state is not None and state.held and state.remaining is not None:
             sleep = min(sleep, state.remaining)
         if self.closed:
-            sleep = self.deadline.within(self.closed)
+            sleep = self.exchange.within(self.closed)
         if self.away_since is not None:
-            self.deadline.now = (yield Sleep(sleep)).now
+            self.exchange.now = (yield Sleep(sleep)).now
         else:
-            reply = yield from self.waiter.wait(Sleep, sleep, self.deadline.now)
-            self.deadline.now = reply.now
+            reply = yield from self.waiter.wait(Sleep, sleep, self.exchange.now)
+            self.exchange.now = reply.now
         return True
 
 
 def lock(
-    dialect: Statements,
-    name: str,
+    exchange: Exchange,
     policy: RetryPolicy,
-    deadline: Deadline,
     *,
     borrowed: bool,
     waiter: Callable[[], Waiter],
@@ -126,132 +121,126 @@ def lock(
     and DeadlockDetected if the database undid the transaction. After both the user has to run the
     transaction again.
     """
-    if borrowed and dialect.skips_locked and (yield from _try_free(dialect, name, deadline)):
+    if borrowed and exchange.dialect.skips_locked and (yield from _try_free(exchange)):
         return Locked()
-    tries = _Attempts(name, policy, waiter(), deadline)
-    return (yield from tries.waiter.during(_wait(dialect, tries, borrowed)))
+    tries = _Attempts(exchange, policy, waiter())
+    return (yield from tries.waiter.during(_wait(tries, borrowed)))
 
 
-def _wait(dialect: Statements, tries: _Attempts, borrowed: bool) -> Procedure[Locked | Refused]:
+def _wait(tries: _Attempts, borrowed: bool) -> Procedure[Locked | Refused]:
     """Try until the row is locked, or refused for good."""
-    name, try_row = tries.name, _try_borrowed if borrowed else _try_own
+    exchange, try_row = tries.exchange, _try_borrowed if borrowed else _try_own
     while True:
         state: LockRow | None = None
         # A waiter reads the name first: a read costs less than a transaction.
-        looks = borrowed or tries.number or not dialect.looks_itself
+        looks = borrowed or tries.number or not exchange.dialect.looks_itself
         if looks and tries.away_since is None:
-            state = yield from _look_first(dialect, tries)
+            state = yield from _look_first(tries)
         if state is None or not state.held:
-            tried = yield from try_row(dialect, tries)
+            tried = yield from try_row(tries)
             if tried is None:
                 continue
             if tried.locked:
                 return Locked()
-            state, tries.deadline.now = yield from look(
-                dialect, name, tries.deadline.reach, tries.deadline.now
-            )
-            conflict = _conflict(dialect, name, state, stale=tried.stale) if borrowed else None
+            state = yield from look(exchange)
+            conflict = _conflict(exchange, state, stale=tried.stale) if borrowed else None
             if conflict is not None and not tries.closed:
                 if state is not None and state.held and tries.left == 0:
                     return Refused(state)
                 raise conflict
-            if state is None and (yield from _create(dialect, tries)):
+            if state is None and (yield from _create(tries)):
                 continue
         if not (yield from tries.pause(state)):
             refused = Refused(state, tries.closed)
-            if tries.deadline.wait == 0:
+            if exchange.wait == 0:
                 return refused
-            return (yield from with_row_lock(dialect, refused, tries.deadline.now))
+            return (yield from with_row_lock(exchange, refused))
 
 
-def _try_own(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome | None]:
+def _try_own(tries: _Attempts) -> Procedure[RowOutcome | None]:
     """Try to lock the row in dblock's own transaction, which holds nothing if that fails.
 
     None to try again at once without another read of the name: after one of several waits in the
     server, or when the database was away.
     """
-    chunk = yield from tries.chunk(dialect)
+    exchange, chunk = tries.exchange, (yield from tries.chunk())
     left = tries.left
     try:
-        command = SelectForUpdate(tries.name, chunk, borrowed=False)
+        command = SelectForUpdate(exchange.name, chunk, borrowed=False)
         tried: RowOutcome = (yield ExecuteInTransaction(command, left)).answer
         if tried.locked:
             return tried
-        if dialect.one_writer:
-            created = yield ExecuteInTransaction(Create(tries.name))
+        if exchange.dialect.one_writer:
+            created = yield ExecuteInTransaction(Create(exchange.name))
             if created.answer == 1:
                 return RowOutcome(locked=True)
         tries.away_since = None
         if tried.closed:
-            tries.deadline.now = (yield ForgetTransaction()).now
-            if (yield from tries.mend(dialect)):
+            exchange.now = (yield ForgetTransaction()).now
+            if (yield from tries.mend()):
                 return None
     except StatementError as failure:
         if failure.fault in AWAY:
-            yield from _outlast(dialect, tries, failure)
+            yield from _outlast(tries, failure)
             return None
         if failure.fault not in PASSING:
-            raise explain(dialect, failure, tries.name) from failure.__cause__
+            raise exchange.explain(failure) from failure.__cause__
         tries.away_since = None
         if failure.fault is not Fault.DEADLOCK and chunk != left:
-            tries.deadline.now = (yield ForgetTransaction()).now
+            exchange.now = (yield ForgetTransaction()).now
             return None
-    tries.deadline.now = (yield ForgetTransaction()).now
+    exchange.now = (yield ForgetTransaction()).now
     return RowOutcome(locked=False)
 
 
-def _outlast(dialect: Statements, tries: _Attempts, failure: StatementError) -> Procedure[None]:
+def _outlast(tries: _Attempts, failure: StatementError) -> Procedure[None]:
     """Wait before the next try to reach a database that is away. Raises Unavailable.
 
     A row lock ends with its connection, so no outcome is in doubt.
     """
-    first, deadline = tries.away_since is None, tries.deadline
+    first, exchange = tries.away_since is None, tries.exchange
     if tries.away_since is None:
-        tries.away_since = deadline.now
-    yield from _leave_no_ghost(dialect, tries, failure)
+        tries.away_since = exchange.now
+    yield from _leave_no_ghost(exchange, failure)
     if first and failure.fault is Fault.DISCONNECTED:  # it may have died while it was idle
         return
-    over = deadline.now >= tries.away_since + deadline.timeout or tries.left == 0
+    over = exchange.now >= tries.away_since + exchange.timeout or tries.left == 0
     if over or not (yield from tries.pause(None)):
-        raise explain(dialect, failure, tries.name, harmless=True) from failure.__cause__
+        raise exchange.explain(failure, harmless=True) from failure.__cause__
 
 
-def _try_free(dialect: Statements, name: str, deadline: Deadline) -> Procedure[bool]:
+def _try_free(exchange: Exchange) -> Procedure[bool]:
     """Try to lock the row in the user's transaction, without waiting."""
-    command = SelectForUpdate(name, 0.0, borrowed=True)
+    command = SelectForUpdate(exchange.name, 0.0, borrowed=True)
+    step = _undone_if_refused(command, 0.0, exchange.timeout)
     try:
-        reply: Reply[RowOutcome] = yield _undone_if_refused(command, 0.0, deadline.timeout)
-    except StatementError as failure:
-        _refused(dialect, name, deadline, failure)
+        tried: RowOutcome = (yield from in_transaction(exchange, step, _REFUSED)).answer
+    except StatementError:
         return False
-    deadline.now = reply.now
-    return reply.answer.locked
+    return tried.locked
 
 
-def _try_borrowed(dialect: Statements, tries: _Attempts) -> Procedure[RowOutcome | None]:
+def _try_borrowed(tries: _Attempts) -> Procedure[RowOutcome | None]:
     """Try to lock the row in the user's transaction; None as with :func:`_try_own`."""
-    name = tries.name
-    chunk = yield from tries.chunk(dialect)
+    exchange, chunk = tries.exchange, (yield from tries.chunk())
     left = 0.001 if tries.left == 0 else tries.left
+    chunk = chunk or left
+    command = SelectForUpdate(exchange.name, chunk, borrowed=True)
+    step = _undone_if_refused(command, left, None if chunk is None else chunk + exchange.timeout)
     try:
-        chunk = chunk or left
-        command = SelectForUpdate(name, chunk, borrowed=True)
-        within = None if chunk is None else chunk + tries.deadline.timeout
-        reply = yield _undone_if_refused(command, left, within)
-        tried: RowOutcome = reply.answer
-        if not tried.locked and dialect.one_writer:
-            reply = yield ExecuteInTransaction(Create(name, borrowed=True), left)
-            tried = tried._replace(locked=reply.answer == 1)
-    except StatementError as failure:
-        _refused(dialect, name, tries.deadline, failure)
+        tried: RowOutcome = (yield from in_transaction(exchange, step, _REFUSED)).answer
+        if not tried.locked and exchange.dialect.one_writer:
+            step = ExecuteInTransaction(Create(exchange.name, borrowed=True), left)
+            created = yield from in_transaction(exchange, step, _REFUSED)
+            tried = tried._replace(locked=created.answer == 1)
+    except StatementError:
         return None if chunk != left else RowOutcome(locked=False)
-    tries.deadline.now = reply.now
     if not (tried.locked or tried.here or tries.placed):
-        if (yield from check(dialect, name, tries.deadline.reach, reply.now)):
+        if (yield from check(exchange)):
             return None
         tries.placed = True
     # If the transaction's snapshot cannot show the repaired witness, the next try comes later.
-    if tried.closed and (yield from tries.mend(dialect)) and not (tried.stale or tries.mended):
+    if tried.closed and (yield from tries.mend()) and not (tried.stale or tries.mended):
         tries.mended = True
         return None
     return tried
@@ -268,17 +257,9 @@ def _undone_if_refused(
     return ExecuteInTransaction(command, left, within, keep=lambda tried: tried.locked)
 
 
-def _refused(dialect: Statements, name: str, deadline: Deadline, failure: StatementError) -> None:
-    """Treat a failure in the user's transaction as a refusal if it is one; otherwise raise it."""
-    if failure.fault not in (Fault.BUSY, Fault.CANCELED):
-        raise explain_borrowed(dialect, failure, name) from failure.__cause__
-    deadline.now = failure.now
-
-
-def _conflict(
-    dialect: Statements, name: str, state: LockRow | None, *, stale: bool
-) -> Conflict | None:
+def _conflict(exchange: Exchange, state: LockRow | None, *, stale: bool) -> Conflict | None:
     """Return the error if no further try can succeed in this transaction; None if one may."""
+    dialect, name = exchange.dialect, exchange.name
     if state is None:
         if not dialect.refusal_holds or dialect.one_writer:
             return None
@@ -295,48 +276,41 @@ def _conflict(
     )
 
 
-def _look_first(dialect: Statements, tries: _Attempts) -> Procedure[LockRow | None]:
+def _look_first(tries: _Attempts) -> Procedure[LockRow | None]:
     """Read the name before locking it, on a database where even a refused lock blocks others.
 
     InnoDB also locks the gap in which a missing row would be, so the row is created before.
     """
     state: LockRow | None = None
-    if dialect.refusal_holds:
-        state, tries.deadline.now = yield from look(
-            dialect, tries.name, tries.deadline.reach, tries.deadline.now
-        )
+    if tries.exchange.dialect.refusal_holds:
+        state = yield from look(tries.exchange)
         if state is None:
-            yield from _create(dialect, tries)
+            yield from _create(tries)
     return state
 
 
-def _create(dialect: Statements, tries: _Attempts) -> Procedure[bool]:
+def _create(tries: _Attempts) -> Procedure[bool]:
     """Create the name's row outside the locking transaction, so that every session sees it.
 
     Return whether the row exists now. False if another session is creating it, or if only one
     transaction writes at a time: then the locking transaction creates the row itself.
     """
-    if dialect.one_writer:
+    exchange = tries.exchange
+    if exchange.dialect.one_writer:
         return False
-    command = Create(tries.name)
     try:
-        reply = yield from retry(command, tries.deadline.reach, tries.deadline.now, AWAY | PASSING)
+        yield from exchange.ask(Create(exchange.name))
     except StatementError as failure:
         if failure.fault in PASSING:
             return False
-        raise explain(dialect, failure, tries.name) from failure.__cause__
-    tries.deadline.now = reply.now
+        raise exchange.explain(failure) from failure.__cause__
     return True
 
 
-def _leave_no_ghost(
-    dialect: Statements, tries: _Attempts, failure: StatementError
-) -> Procedure[None]:
+def _leave_no_ghost(exchange: Exchange, failure: StatementError) -> Procedure[None]:
     """End a lost session, which may still wait for the row or have it locked: it would block this
     lock's own next try."""
-    tries.deadline.now = (yield ForgetTransaction()).now
+    exchange.now = (yield ForgetTransaction()).now
     if failure.end is not None:
         with contextlib.suppress(StatementError, DBLockError):
-            _, tries.deadline.now = yield from end_session(
-                dialect, failure.end, tries.deadline.reach, tries.deadline.now
-            )
+            yield from end_session(exchange, failure.end)

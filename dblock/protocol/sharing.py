@@ -21,7 +21,7 @@ from .attempt import Ask, Attempt
 from .commands import CallReaders, JoinReaders, ListWaiters
 from .faults import Fault, StatementError
 from .lease import Held
-from .retry import PAUSE, retry_or_raise
+from .retry import PAUSE
 from .state import Passed
 from .steps import Execute, Procedure, Reply, Sleep
 from .term import Term
@@ -48,7 +48,7 @@ class SharedAttempt(Attempt):
     def yields(self) -> bool:
         # A waiter in the server reads the row after a moment, and joins the queue when it sees
         # that readers use the name. This gives it the time to do so.
-        return self.dialect.can_wait_in_server and self.deadline.elapsed < self.patient
+        return self.exchange.dialect.can_wait_in_server and self.exchange.elapsed < self.patient
 
     @property
     def promising(self) -> bool:
@@ -84,7 +84,7 @@ class SharedAttempt(Attempt):
         if held is None:
             return None
         yield from self._call_readers()
-        if not held.term.over(self.deadline.now):
+        if not held.term.over(self.exchange.now):
             return held
         yield from self._give_back()
         yield from self.look(ticket)
@@ -111,7 +111,7 @@ class SharedAttempt(Attempt):
         yield from self.look(ticket)
         held = yield from self._found()
         # Usually the readers have left, or a waiter has come. If not, the witness refused it.
-        witness = reply is not None and self.dialect.has_witness and self.opens is None
+        witness = reply is not None and self.exchange.dialect.has_witness and self.opens is None
         if held is None and witness and self._joinable and (yield from self._mend_witness()):
             held = yield from self._join_once(ticket)
         return held
@@ -119,31 +119,30 @@ class SharedAttempt(Attempt):
     def _ask_to_join(self, group: str) -> Procedure[Reply[int] | None]:
         """Ask to join; None if there was no clear reply. Other readers lock the row for a moment
         when they join or leave; this waits for them rather than be refused."""
-        request, deadline = self.request, self.deadline
+        request, exchange = self.request, self.exchange
         ticket = request.tickets[-1] if request.tickets else request.token
         command = JoinReaders(request.name, group, request.token, request.ttl, ticket, self.past)
-        until = deadline.now + self.dialect.timing.leaving
+        until = exchange.now + exchange.dialect.timing.leaving
         while True:
             try:
                 reply = yield from self.reach(command)
             except StatementError as failure:
-                deadline.now = failure.now
-                if failure.fault is not Fault.BUSY or deadline.now >= until:
+                if failure.fault is not Fault.BUSY or exchange.now >= until:
                     self._take_doubt(failure)
                     return None
-                deadline.now = (yield Sleep(PAUSE / 5)).now
+                exchange.now = (yield Sleep(PAUSE / 5)).now
             else:
-                self._note(reply)
+                self.server = reply.server
                 return reply
 
     def _call_readers(self) -> Procedure[None]:
         """Notify the readers behind this one, now that it holds the name: they may join."""
-        if self.dialect.can_notify and self.request.tickets:
+        if self.exchange.dialect.can_notify and self.request.tickets:
             command = CallReaders(self.request.name, self.request.token)
             try:
-                self.deadline.now = (yield Execute(command, CALLING)).now
+                self.exchange.now = (yield Execute(command, CALLING)).now
             except StatementError as failure:
-                self.deadline.now = failure.now
+                self.exchange.now = failure.now
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -160,9 +159,9 @@ class SharedAttempt(Attempt):
         Without notifications a writer registers before it joins the queue, or when it finds that
         readers hold the name. Then it is enough that the readers have held it for this long.
         """
-        lasted = self.deadline.elapsed
+        lasted = self.exchange.elapsed
         state = self.seen.state
-        if not self.dialect.can_notify and state is not None and state.lasted is not None:
+        if not self.exchange.dialect.can_notify and state is not None and state.lasted is not None:
             lasted = max(lasted, state.lasted)
         return lasted >= self.patient
 
@@ -172,10 +171,9 @@ class SharedAttempt(Attempt):
         A writer that was killed while it waited may stay in the queue for as long as readers hold
         the name.
         """
-        name, deadline = self.request.name, self.deadline
-        if self.past or deadline.now < self.asks:
+        name = self.request.name
+        if self.past or self.exchange.now < self.asks:
             return
-        command = ListWaiters(name)
-        reply = yield from retry_or_raise(self.dialect, command, name, deadline.reach, deadline.now)
-        deadline.now, self.asks = reply.now, reply.now + self.patient / 2
+        reply = yield from self.exchange.ask_or_explain(ListWaiters(name))
+        self.asks = reply.now + self.patient / 2
         self.past = all(one.strategy == STRATEGY for one in reply.answer.get(name, ()))

@@ -27,17 +27,17 @@ from ..lock_state import counted
 from .attempt import Attempt, Seen
 from .commands import Command, Create, GrantSlot, LookAtSlots, SetLimit
 from .doubt import Doubt
+from .exchange import Exchange
 from .faults import StatementError
 from .lease import Held, Refused
 from .release import renounce, return_all
-from .retry import UNDONE, retry_or_raise
+from .retry import UNDONE
 from .state import Granted, LockRow, QueuePosition, Slots
 from .steps import Procedure, Reply, Sleep
 from .writing import write
 
 if TYPE_CHECKING:
     from ..policy import RetryPolicy
-    from .statements import Statements
     from .waiters import Waiter
 
 #: Seconds: the longest interval between two polls by the turnstile's holder.
@@ -102,7 +102,7 @@ class SlotAttempt(Attempt):
         held = yield from self.take()
         if held is not None:
             return held
-        wait = self.deadline.wait
+        wait = self.exchange.wait
         return (yield from self.refuse()) if wait == 0 else Refused(self.seen.state, self.closed)
 
     def take(self) -> Procedure[Held | None]:
@@ -129,7 +129,7 @@ class SlotAttempt(Attempt):
                 # Without a fence in the reply this is a grant too: the row is read then.
                 if reply.answer is not None:
                     return reply
-                self._note(reply)
+                self.server = reply.server
         command = self._statement(known=False)
         return (yield from self.reach(command))
 
@@ -147,12 +147,8 @@ class SlotAttempt(Attempt):
         )
 
     def _look(self, ticket: str | None) -> Procedure[None]:
-        command = LookAtSlots(self.name, self.limit)
-        reply = yield from retry_or_raise(
-            self.dialect, command, self.name, self.deadline.reach, self.deadline.now
-        )
-        self.slots = reply.answer
-        self._note(reply)
+        reply = yield from self.exchange.ask_or_explain(LookAtSlots(self.name, self.limit))
+        self.slots, self.server = reply.answer, reply.server
         known = self.slots.rows
         slots = [known[name] for name in self._names if name in known]
         ours = [one.row for one in slots if one.row.token == self.request.token]
@@ -176,20 +172,16 @@ class SlotAttempt(Attempt):
         if rowless is not None:  # even if a slot seems free: a guard may block it
             yield from self._write(Create(rowless))
             again = True
-        if self.dialect.has_witness and (again or self.seen.position.free):
+        if self.exchange.dialect.has_witness and (again or self.seen.position.free):
             again = (yield from self._mend_witness()) or (again and not self.closed)
         return again
 
     def _write(self, command: Command[int]) -> Procedure[None]:
         """Execute a write that is safe to repeat."""
-        deadline = self.deadline
         try:
-            reply = yield from retry_or_raise(
-                self.dialect, command, self.name, deadline.reach, deadline.now
-            )
+            yield from self.exchange.ask_or_explain(command)
         except DBLockError as error:
             raise self.told(error) from error.__cause__
-        deadline.now = reply.now
 
     def _check_limit(self) -> None:
         """Raise LimitMismatch if the semaphore has another limit."""
@@ -203,11 +195,11 @@ class SlotAttempt(Attempt):
         self, policy: RetryPolicy, waiter: Waiter | None, has_turnstile: Callable[[], bool]
     ) -> Procedure[Held | Refused | None]:
         """Try and poll until a slot is free; None if this caller lost the turnstile meanwhile."""
-        deadline, number = self.deadline, 1
+        exchange, number = self.exchange, 1
         held = yield from self.take()
         while held is None and has_turnstile():
             sleep = policy.sleep_after(
-                self.name, number, deadline.elapsed, deadline.left, most=LOOK
+                self.name, number, exchange.elapsed, exchange.left, most=LOOK
             )
             if sleep is None:
                 return (yield from self.refuse())
@@ -216,11 +208,11 @@ class SlotAttempt(Attempt):
             if state is not None and state.held and state.remaining is not None:
                 sleep = min(sleep, state.remaining)
             if self.closed:
-                sleep = deadline.within(self.closed)
+                sleep = exchange.within(self.closed)
             if waiter is None:
-                deadline.now = (yield Sleep(sleep)).now
+                exchange.now = (yield Sleep(sleep)).now
             else:
-                deadline.now = (yield from waiter.wait(Sleep, sleep, deadline.now)).now
+                exchange.now = (yield from waiter.wait(Sleep, sleep, exchange.now)).now
             yield from self.look(None)
             self._check_limit()
             if self.seen.position.free or self._rowless is not None or self.mine:
@@ -233,18 +225,18 @@ class SlotAttempt(Attempt):
             yield from self.look(None)
             if self.mine:
                 renounce(self.request)
-        prevented = yield from return_all(self.dialect, self.request, self.deadline.now)
+        prevented = yield from return_all(self.exchange, self.request)
         if prevented is not None:
             raise self.unknown(prevented) from prevented
         if self.timed_out is not None and self.seen.position.free:
             raise self.told(self.timed_out)
         return Refused(self.seen.state, self.closed)
 
-    def find(self, patience: float, now: float) -> Procedure[tuple[LockRow | None, float]]:
+    def find(self, exchange: Exchange) -> Procedure[LockRow | None]:
         """Read which slot the request was granted, if any."""
-        self.deadline.settling, self.deadline.timeout, self.deadline.now = True, patience, now
+        self.exchange = exchange
         yield from self._look(None)
-        return (self.seen.state if self.mine else None), self.deadline.now
+        return self.seen.state if self.mine else None
 
 
 def _left(row: LockRow) -> float:
@@ -270,25 +262,16 @@ def mismatch(name: str, limit: int, stored: int) -> LimitMismatch:
     )
 
 
-def resize(
-    dialect: Statements,
-    name: str,
-    limit: int,
-    most: int,
-    before: Doubt,
-    patience: float,
-    start: float,
-) -> Procedure[int]:
+def resize(exchange: Exchange, limit: int, most: int, before: Doubt) -> Procedure[int]:
     """Change a semaphore's limit; earlier changes ``before`` can no longer arrive after this one.
 
     Return how many slots above the new limit, up to ``most``, are still held. Raises LimitMismatch
     if the name is an election's; OutcomeUnknown and Unavailable as :func:`.write` does.
     """
-    command = SetLimit(name, limit, anew=True)
-    now = (yield from write(dialect, command, name, before, patience, start)).now
-    look = LookAtSlots(name, most)
+    name = exchange.name
+    yield from write(exchange, SetLimit(name, limit, anew=True), before)
     try:
-        reply = yield from retry_or_raise(dialect, look, name, patience, now)
+        reply = yield from exchange.ask_or_explain(LookAtSlots(name, most))
     except Unavailable as error:
         raise OutcomeUnknown(
             f"the limit of {name!r} may have been changed, and its slots could not be looked at: "

@@ -6,44 +6,39 @@ any later time, even after the writer's next write. So its session is ended befo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ..errors import Unavailable
 from .commands import Command
-from .deadline import Deadline
 from .doubt import Doubt
-from .explain import explain, unknown
+from .exchange import Exchange
+from .explain import unknown
 from .faults import Fault, StatementError
-from .retry import AWAY, PASSING, PAUSE, retry
+from .retry import AGAIN, PAUSE
 from .steps import Procedure, Reply, Sleep
-
-if TYPE_CHECKING:
-    from .statements import Statements
 
 T = TypeVar("T")
 
-_NOT_SENT = (AWAY | PASSING) - {Fault.DISCONNECTED}
+_NOT_SENT = AGAIN - {Fault.DISCONNECTED}
 
 
 def write(
-    dialect: Statements,
-    command: Command[T],
-    name: str,
-    before: Doubt,
-    patience: float,
-    now: float,
+    exchange: Exchange, command: Command[T], before: Doubt, *, patience: float | None = None
 ) -> Procedure[Reply[T]]:
     """Write, with retries for up to ``patience`` seconds; first end the sessions of earlier writes.
+
+    Without ``patience`` it retries for the seconds of :attr:`.Exchange.reach`.
 
     ``before`` has the same writer's earlier writes without a reply. Raises Unavailable if nothing
     was written, and OutcomeUnknown if the server may have executed the write, or may still do so.
     """
-    deadline = Deadline(now, patience, patience, now)
+    name, until = exchange.name, exchange.now + (exchange.reach if patience is None else patience)
     lost: StatementError | None = None
     while True:
         try:
-            yield from before.end_sessions(dialect, deadline)
-            return (yield from retry(command, deadline.reach, deadline.now, _NOT_SENT))
+            yield from before.end_sessions(exchange, patience=max(0.0, until - exchange.now))
+            left = max(0.0, until - exchange.now)
+            return (yield from exchange.ask(command, _NOT_SENT, patience=left))
         except Unavailable as error:
             if lost is None:
                 raise
@@ -51,11 +46,12 @@ def write(
         except StatementError as failure:
             first = lost is None
             if failure.fault is not Fault.DISCONNECTED:
-                told = explain(dialect, failure, name) if lost is None else unknown(lost, name)
+                told = exchange.explain(failure) if lost is None else unknown(lost, name)
                 raise told from failure.__cause__
             lost = failure
         before.add(lost)
-        deadline.now = lost.now if first else (yield Sleep(PAUSE)).now
-        # Even with a patience of 0 a connection that may have died while idle is replaced.
-        if deadline.over and not first:
+        if first:
+            continue  # even with a patience of 0: the connection may have died while it was idle
+        exchange.now = (yield Sleep(PAUSE)).now
+        if exchange.now >= until:
             raise unknown(lost, name) from lost.__cause__

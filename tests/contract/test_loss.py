@@ -143,8 +143,8 @@ def test_taken_over_after_it_ran_out(locks: Locks, others: Locks) -> None:
     assert lease.acquire()
     held, token = Held(lease.fence, Term(start, SHORT)), lease.token
     assert later.acquire()
-    dialect, request = locks._database.dialect, ReleaseRequest("report", token, held)
-    late = release.release(dialect, request, 0.0, clock.now())
+    exchange = locks._database.exchange("report", timeout=0.0)
+    late = release.release(exchange, ReleaseRequest("report", token, held))
     with pytest.raises(LockLost, match="taken over after it expired") as caught:
         run(locks, late)
     assert caught.value.reason == "taken over"
@@ -164,8 +164,9 @@ def test_another_token_neither_releases_nor_renews(locks: Locks, engine: Engine)
         dialect, now = locks._database.dialect, time.monotonic()
         strange = "f" * 32
         held = Held(lease.fence, Term(now, LONG))
+        exchange = locks._database.exchange("report", timeout=0.0)
         with pytest.raises(LockLost):
-            run(locks, release.release(dialect, ReleaseRequest("report", strange, held), 0.0, now))
+            run(locks, release.release(exchange, ReleaseRequest("report", strange, held)))
         asked = Asked(Renewal("report", strange, 2 * LONG), held)
         with pytest.raises(LockLost):
             run(locks, renew.renew(dialect, asked, now))

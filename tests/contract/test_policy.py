@@ -25,7 +25,7 @@ from dblock.dialects.tickets import TICKET
 from dblock.protocol import commands
 from dblock.protocol.acquire import acquire
 from dblock.protocol.commands import Look, LookQueued
-from dblock.protocol.deadline import Deadline
+from dblock.protocol.exchange import Exchange
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, LeaseRequest, Refused
 from dblock.protocol.row_lock import Locked, lock
@@ -170,9 +170,8 @@ def queued(dialect: Dialect, policy: RetryPolicy, wait: float | None) -> Any:
 
 def leased(dialect: Dialect, policy: RetryPolicy, wait: float | None, *, fair: bool) -> Any:
     return acquire(
-        dialect,
+        Exchange(dialect, "report", START, wait, 10.0, START),
         new_claim(),
-        Deadline(START, wait, 10.0, START),
         WaitOptions(policy, "report", lambda: unseen(dialect), fair),
     )
 
@@ -181,10 +180,8 @@ def own_row(
     dialect: Dialect, policy: RetryPolicy, wait: float | None, *, borrowed: bool = False
 ) -> Any:
     return lock(
-        dialect,
-        "report",
+        Exchange(dialect, "report", START, wait, 10.0, START),
         policy,
-        Deadline(START, wait, 10.0, START),
         borrowed=borrowed,
         waiter=lambda: unseen(dialect),
     )

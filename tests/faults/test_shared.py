@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from dblock import Locks
+from dblock.protocol import sharing
 from dblock.protocol.attempt import Attempt
-from dblock.protocol.steps import Reply
 from tests.conftest import Database
 from tests.faults.conftest import GRANT, RENEW, Net
 from tests.faults.proxy import Lose
@@ -98,17 +96,15 @@ def test_an_interrupted_try_takes_nobody_elses_share(
                 assert other.acquire()
                 raise KeyboardInterrupt
 
-            def joined(self: Attempt, reply: Reply[Any]) -> None:
-                if (state := others.show("report")).readers == 2 or state.readers is None:
-                    patch.undo()
-                    raise KeyboardInterrupt
-                noted(self, reply)
+            def joined(*about: object) -> None:
+                assert others.show("report").readers in (2, None)
+                patch.undo()
+                raise KeyboardInterrupt
 
-            noted = Attempt._note
             if first:
                 patch.setattr(Attempt, "_term", granted)
             else:
-                patch.setattr(Attempt, "_note", joined)
+                patch.setattr(sharing, "Term", joined)
             with pytest.raises(KeyboardInterrupt):
                 reader.acquire()
         assert readers(locks) == 1

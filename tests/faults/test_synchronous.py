@@ -22,7 +22,6 @@ from dblock.protocol.epoch import consult
 from dblock.protocol.job_runs import JobRun
 from dblock.protocol.steps import Execute, Procedure
 from dblock.schema import upgrade
-from dblock.system import clock
 from tests.conftest import EVER, NewDatabase, find_or_skip
 from tests.servers import PostgreSQL, execute
 from tests.support import LONG, MOMENT, SECONDS, Threads, eventually
@@ -155,7 +154,7 @@ def test_a_ttl_that_is_not_announced_is_not_recorded(pair: Synchronous) -> None:
 
     with Locks(pair.url) as locks:
         locks._database.run(record(2 * EVER))
-        known = locks._database.run(consult(locks._database.dialect, 0.0, 0.0, 0.0)).witness
+        known = locks._database.run(consult(locks._database.exchange())).witness
         assert known.longest_ttl == EVER
 
 
@@ -182,14 +181,12 @@ def renew(locks: Locks) -> Callable[[], object]:
 
 def end_a_run(locks: Locks) -> Callable[[], object]:
     database, run = locks._database, JobRun("report", "today", 1)
-    assert database.run(job_runs.begin(locks._database.dialect, run, "me", SECONDS, 0.0))
-    return lambda: database.run(job_runs.end(locks._database.dialect, run, 0, SECONDS, clock.now()))
+    assert database.run(job_runs.begin(database.exchange("report"), run, "me"))
+    return lambda: database.run(job_runs.end(database.exchange("report", timeout=SECONDS), run, 0))
 
 
 def tell_of_a_longer_ttl(locks: Locks) -> Callable[[], object]:
-    return lambda: locks._database.run(
-        consult(locks._database.dialect, 2 * EVER, SECONDS, clock.now())
-    )
+    return lambda: locks._database.run(consult(locks._database.exchange(timeout=SECONDS), 2 * EVER))
 
 
 @pytest.mark.parametrize("prepare", [renew, end_a_run, tell_of_a_longer_ttl])

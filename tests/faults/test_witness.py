@@ -113,7 +113,7 @@ def test_two_find_out_at_once(volatile: Database, threads: Threads) -> None:
         forget(url)
         query = locks._database.dialect.query(commands.WriteWitness())
         ((begun,),) = first.exec_driver_sql(query.sql, dict(query.params))
-        second = threads.start(locks._database.run, consult(locks._database.dialect, 0.0, 0.0, 0.0))
+        second = threads.start(locks._database.run, consult(locks._database.exchange()))
         eventually(lambda: execute(url, WAITING) == [(1,)])
         first.commit()
         assert second.result(SECONDS).witness.epoch == begun == epoch(url).epoch

@@ -44,6 +44,5 @@ def retire_names(say: Say, wait: Wait, url: str) -> None:
     """Retire names over and over; say each time how many."""
     with Locks(url) as locks:
         while True:
-            now = locks._database.runtime.now()
-            say(locks._database.run(retire(locks._database.dialect, IDLE, SECONDS, now)))
+            say(locks._database.run(retire(locks._database.exchange(timeout=SECONDS), IDLE)))
             time.sleep(0.02)

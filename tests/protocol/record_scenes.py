@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 from dblock.protocol import election, epoch, job_runs, once, overview, retiring
-from dblock.protocol.deadline import Deadline
 from dblock.protocol.doubt import Doubt
 from dblock.protocol.job_runs import JobRun
 from dblock.protocol.lease import LeaseRequest
@@ -15,16 +14,14 @@ from dblock.protocol.steps import Procedure
 from tests.protocol.record_rows import SLOT
 from tests.protocol.stage import HELD, LOST, START, TTL, Scene, Stage
 
-PATIENCE = 0.2
 RUN = JobRun("report", SLOT, 3)
 ONLY_POSTGRESQL, WITHOUT_WITNESS = ("postgresql",), ("mariadb", "sqlite")
 
 
 def taking_a_slot(stage: Stage, *, known: bool = False) -> Procedure[Any]:
     return SlotAttempt(
-        stage.dialect,
+        stage.exchange("api", wait=0.0),
         LeaseRequest("api", "token", "me", TTL),
-        Deadline(START, 0.0, PATIENCE, START),
         name="api",
         limit=2,
         known=known,
@@ -32,84 +29,80 @@ def taking_a_slot(stage: Stage, *, known: bool = False) -> Procedure[Any]:
 
 
 def resizing(stage: Stage) -> Procedure[Any]:
-    return resize(stage.dialect, "api", 2, 4, Doubt(), PATIENCE, START)
+    return resize(stage.exchange("api"), 2, 4, Doubt())
 
 
 def proclaiming(stage: Stage) -> Procedure[None]:
-    return election.proclaim(
-        stage.dialect, "report", "token", lambda: HELD, '"10.0.0.5"', Doubt(), PATIENCE, START
-    )
+    return election.proclaim(stage.exchange(), "token", lambda: HELD, '"10.0.0.5"', Doubt())
 
 
 def calling(stage: Stage) -> Procedure[None]:
-    return election.call(stage.dialect, "report", PATIENCE, START)
+    return election.call(stage.exchange())
 
 
 def asking_for_the_leader(stage: Stage) -> Procedure[Any]:
-    return election.leader(stage.dialect, "report", PATIENCE, START)
+    return election.leader(stage.exchange())
 
 
 def observing(stage: Stage) -> Procedure[Any]:
-    return election.observe(stage.dialect, "report", None, 1.0, "observer", PATIENCE, START)
+    return election.observe(stage.exchange(), None, 1.0, "observer")
 
 
 def claiming(stage: Stage, wait: float | None = 0.0) -> Procedure[Any]:
-    return once.claim(
-        stage.dialect, "order 7", "token", None, 3600.0, wait=wait, patience=PATIENCE, start=START
-    )
+    return once.claim(stage.exchange("order 7", wait=wait), "token", None, 3600.0)
 
 
 def finishing(stage: Stage) -> Procedure[None]:
-    return once.finish(stage.dialect, "order 7", "token", '"done"')
+    return once.finish(stage.exchange("order 7"), "token", '"done"')
 
 
 def forgetting(stage: Stage) -> Procedure[None]:
-    return once.forget(stage.dialect, "order 7", "token")
+    return once.forget(stage.exchange("order 7"), "token")
 
 
 def asking_for_the_time(stage: Stage) -> Procedure[Any]:
-    return job_runs.clock(stage.dialect, PATIENCE, START)
+    return job_runs.clock(stage.exchange())
 
 
 def beginning_a_run(stage: Stage) -> Procedure[Any]:
-    return job_runs.begin(stage.dialect, RUN, "me", PATIENCE, START)
+    return job_runs.begin(stage.exchange(), RUN, "me")
 
 
 def ending_a_run(stage: Stage) -> Procedure[None]:
-    return job_runs.end(stage.dialect, RUN, 0, PATIENCE, START)
+    return job_runs.end(stage.exchange(), RUN, 0)
 
 
 def reopening(stage: Stage) -> Procedure[Any]:
-    return job_runs.reopen(stage.dialect, "report", SLOT, PATIENCE, START)
+    return job_runs.reopen(stage.exchange(), SLOT)
 
 
 def listing_last_runs(stage: Stage) -> Procedure[Any]:
-    return job_runs.last_of_each(stage.dialect, 10, START)
+    return job_runs.last_of_each(stage.exchange(""), 10)
 
 
 def pruning(stage: Stage) -> Procedure[Any]:
-    return job_runs.prune(stage.dialect, 3600.0, PATIENCE, START)
+    return job_runs.prune(stage.exchange(""), 3600.0)
 
 
 def retiring_names(stage: Stage) -> Procedure[Any]:
-    return retiring.retire(stage.dialect, 3600.0, PATIENCE, START)
+    return retiring.retire(stage.exchange(""), 3600.0)
 
 
 def showing(stage: Stage) -> Procedure[Any]:
-    return overview.show(stage.dialect, "report", 2, START)
+    return overview.show(stage.exchange(), 2)
 
 
 def listing(stage: Stage) -> Procedure[Any]:
-    return overview.look_at_all(stage.dialect, START)
+    return overview.look_at_all(stage.exchange(""))
 
 
 def covering_a_ttl(stage: Stage) -> Procedure[Any]:
     """A TTL longer than any before."""
-    return epoch.consult(stage.dialect, 7200.0, PATIENCE, START)
+    return epoch.consult(stage.exchange(""), 7200.0)
 
 
 def pausing(stage: Stage) -> Procedure[Any]:
-    return epoch.pause(stage.dialect, 60.0, PATIENCE, START)
+    return epoch.pause(stage.exchange(""), 60.0)
 
 
 def standing_out(stage: Stage) -> Procedure[None]:

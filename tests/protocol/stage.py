@@ -14,6 +14,7 @@ from dblock import DBLockError, Timeouts
 from dblock.dialects import DIALECTS, Dialect
 from dblock.dialects.query import Result
 from dblock.protocol import commands
+from dblock.protocol.exchange import Exchange
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, Refused
 from dblock.protocol.rate import TakePlace
@@ -128,6 +129,8 @@ USUAL = {
     **USUAL_RECORDS,
 }
 LOST = "!disconnected"
+# Seconds.
+PATIENCE = 0.2
 
 
 class Stage:
@@ -138,6 +141,12 @@ class Stage:
         self.now = START
         self.lines: list[str] = []
         self._left = {word: list(answers) for word, answers in script.items()}
+
+    def exchange(
+        self, name: str = "report", *, wait: float | None = None, timeout: float = PATIENCE
+    ) -> Exchange:
+        """Return the exchange of a call that begins with the scene."""
+        return Exchange(self.dialect, name, START, wait, timeout, START)
 
     def waiter(self, strategy: str, holds: Mapping[str, int | None]) -> Waiter:
         return Waiter(

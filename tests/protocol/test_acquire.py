@@ -14,7 +14,7 @@ from dblock.dialects import PostgreSQL
 from dblock.protocol import commands
 from dblock.protocol.acquire import acquire
 from dblock.protocol.commands import Look
-from dblock.protocol.deadline import Deadline
+from dblock.protocol.exchange import Exchange
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, LeaseRequest, Refused
 from dblock.protocol.state import Renewal
@@ -53,9 +53,8 @@ def test_a_name_that_becomes_free_while_it_is_joined_for_is_tried_for_in_the_sam
     acquiring = reading(
         DIALECT,
         acquire(
-            DIALECT,
+            Exchange(DIALECT, "report", 0.0, None, 1.0, 0.0),
             request,
-            Deadline(0.0, None, 1.0, 0.0),
             WaitOptions(policy, "report", lambda: waiter),
         ),
     )
@@ -84,9 +83,8 @@ def acquiring_once_lost(
     acquiring = reading(
         DIALECT,
         acquire(
-            DIALECT,
+            Exchange(DIALECT, "report", 0.0, None, 0.0, 0.0),
             request,
-            Deadline(0.0, None, 0.0, 0.0),
             WaitOptions(RetryPolicy(), "report", lambda: waiter),
         ),
     )

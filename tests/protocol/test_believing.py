@@ -17,8 +17,8 @@ from dblock.dialects import PostgreSQL
 from dblock.protocol import commands
 from dblock.protocol.attempt import Attempt, Seen
 from dblock.protocol.commands import LookQueued
-from dblock.protocol.deadline import Deadline
 from dblock.protocol.doubt import Doubt
+from dblock.protocol.exchange import Exchange
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, LeaseRequest
 from dblock.protocol.state import LockRow, Passed, QueuePosition, Renewal
@@ -44,8 +44,8 @@ def attempt(
 ) -> Attempt:
     state = LockRow("report", FENCE, "another's", "another", THEN, THEN, 25.0)
     request = LeaseRequest("report", TOKEN, "me", TTL, short)
-    deadline = Deadline(SEEN, None, 1.0, now)
-    return Attempt(DIALECT, request, deadline, Seen(state, place, SEEN), "server", doubt)
+    exchange = Exchange(DIALECT, "report", SEEN, None, 1.0, now)
+    return Attempt(exchange, request, Seen(state, place, SEEN), "server", doubt)
 
 
 def believed(attempt: Attempt, passed: Passed) -> Held | Step | None:
@@ -87,7 +87,7 @@ def test_a_message_that_comes_twice_is_not_believed() -> None:
     mine = attempt()
     assert not looks(mine, NEXT)
     mine.seen = Seen(
-        LockRow("report", NEXT.fence, None, "me", THEN, THEN, -1.0), PLACE, mine.deadline.now
+        LockRow("report", NEXT.fence, None, "me", THEN, THEN, -1.0), PLACE, mine.exchange.now
     )
     assert looks(mine, NEXT)
 
@@ -130,7 +130,7 @@ def test_what_the_table_says_instead_is_settled_by_a_renewal() -> None:
 def test_one_whose_row_is_in_use_when_its_time_is_over_is_told_the_truth() -> None:
     """It found that it was passed the name, and has no time left to prove it."""
     mine = attempt(place=PLACE._replace(clock=None))
-    mine.deadline.wait = HEARD - SEEN
+    mine.exchange.wait = HEARD - SEEN
     believing = reading(DIALECT, mine.believe(NEXT, TICKET))
     next(believing)
     row = ("report", FENCE + 1, TOKEN, "me", THEN, THEN, 1.5, None, False, CLOCK)

@@ -12,6 +12,7 @@ import pytest
 from dblock import Timeouts, Unavailable
 from dblock.dialects import SQLite
 from dblock.protocol import commands
+from dblock.protocol.exchange import Exchange
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.inspect import look
 from dblock.protocol.lease import Held
@@ -31,7 +32,7 @@ def renewal() -> Procedure[object]:
 
 
 def reading() -> Procedure[object]:
-    return look(DIALECT, "report", 0.0, 0.0)
+    return look(Exchange(DIALECT, "report", 0.0, 0.0, 0.0, 0.0))
 
 
 def lose(protocol: Procedure[object]) -> tuple[Step, Step]:

@@ -6,6 +6,7 @@ import pytest
 
 from dblock import LockLost, Timeouts
 from dblock.dialects import SQLite
+from dblock.protocol.exchange import Exchange
 from dblock.protocol.guard import guard
 from dblock.protocol.lease import Held
 from dblock.protocol.term import Term
@@ -19,7 +20,9 @@ ROW = ("report", 7, "token", None, None, None, TTL, None)
 def test_another_server_is_not_believed(server: str | None) -> None:
     dialect = SQLite(None, "dblock_", Timeouts())
     held = Held(7, Term(100.0, TTL), "one")
-    protocol = reading(dialect, guard(dialect, "report", "token", lambda: held, 5.0, 101.0))
+    protocol = reading(
+        dialect, guard(Exchange(dialect, "report", 101.0, None, 5.0, 101.0), "token", lambda: held)
+    )
     next(protocol)
     protocol.send(Rows([(7,)], 1, 101.0, 102.0))  # in the user's transaction
     looked = Rows([ROW], 1, 102.0, 103.0, server)
@@ -37,7 +40,9 @@ def test_a_lease_that_is_renewed_meanwhile_is_held(renewed: bool) -> None:
     """The keeper goes on while the guard's statement waits for somebody."""
     dialect = SQLite(None, "dblock_", Timeouts())
     held = Held(7, Term(100.0, TTL))
-    protocol = reading(dialect, guard(dialect, "report", "token", lambda: held, 5.0, 101.0))
+    protocol = reading(
+        dialect, guard(Exchange(dialect, "report", 101.0, None, 5.0, 101.0), "token", lambda: held)
+    )
     next(protocol)
     if renewed:
         held = Held(7, Term(120.0, TTL))

@@ -8,8 +8,9 @@ from dblock import Timeouts
 from dblock.dialects import SQLite
 from dblock.errors import DBLockError
 from dblock.protocol import commands
+from dblock.protocol.exchange import Exchange
 from dblock.protocol.faults import Fault, StatementError
-from dblock.protocol.retry import PAUSE, read
+from dblock.protocol.retry import PAUSE
 from dblock.protocol.steps import Execute, Procedure, Reply, Sleep
 
 DIALECT = SQLite(None, "dblock_", Timeouts(query=2.0))
@@ -18,7 +19,7 @@ START = 100.0
 
 
 def looking() -> Procedure[int]:
-    return read(DIALECT, ASKED, "report", START)
+    return Exchange(DIALECT, "report", START, None, 0.0, START).read(ASKED)
 
 
 def at(now: float) -> Reply[int]:

@@ -10,12 +10,17 @@ import pytest
 
 from dblock.dialects import SQLite
 from dblock.policy import Timeouts
+from dblock.protocol.exchange import Exchange
 from dblock.protocol.rate import SECOND, CellRate, TakePlace, take
 from dblock.protocol.steps import Execute, Sleep
 from tests.protocol.rows import Rows, reading
 from tests.support import examples
 
 DIALECT = SQLite(None, "dblock_", Timeouts())
+
+
+def exchange(wait: float, now: float) -> Exchange:
+    return Exchange(DIALECT, "api", now, wait, DIALECT.timeouts.socket, now)
 
 
 class Row:
@@ -27,7 +32,7 @@ class Row:
     def call(self, cells: CellRate, wait: float, now: float) -> float | None:
         """Return when the call's place is due; None if it gets none."""
         self.number += 1
-        procedure = reading(DIALECT, take(DIALECT, "api", str(self.number), cells, wait, now))
+        procedure = reading(DIALECT, take(exchange(wait, now), str(self.number), cells))
         step, slept = next(procedure), 0.0
         while True:
             try:
@@ -88,7 +93,7 @@ def test_waiters_are_served_in_the_order_of_their_statements() -> None:
 def test_a_refusal_says_when_there_is_a_place() -> None:
     row, cells = Row(), CellRate.of(2, 1.0, 2, 1)
     assert [row.call(cells, 0.0, 1000.0) for _ in range(3)] == [1000, 1000, None]
-    procedure = reading(DIALECT, take(DIALECT, "api", "another", cells, 0.0, 1000.25))
+    procedure = reading(DIALECT, take(exchange(0.0, 1000.25), "another", cells))
     step = next(procedure)
     assert isinstance(step, Execute)
     rows = [row._carry_out(step.command, round(1000.25 * SECOND))]  # type: ignore[arg-type] # a TakePlace

@@ -18,19 +18,28 @@ from dblock.dialects import DIALECTS
 from dblock.protocol import guard, rate, release, renew, row_lock
 from dblock.protocol.acquire import acquire
 from dblock.protocol.attach import Detached, attach
-from dblock.protocol.deadline import Deadline
 from dblock.protocol.lease import Held, LeaseRequest, ReleaseRequest
 from dblock.protocol.renew import Asked
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Procedure
 from dblock.protocol.waiting import WaitOptions
 from tests.protocol.record_scenes import RECORD_SCENES
-from tests.protocol.stage import HELD, LOST, READER, READERS, START, TTL, Scene, Script, Stage
+from tests.protocol.stage import (
+    HELD,
+    LOST,
+    PATIENCE,
+    READER,
+    READERS,
+    START,
+    TTL,
+    Scene,
+    Script,
+    Stage,
+)
 
 PAGES = Path(__file__).parent / "traces"
 USUAL = RetryPolicy().drawing(lambda: 0.5)
 EVERY = tuple(sorted(DIALECTS))
-PATIENCE = 0.2
 
 
 def taking(
@@ -44,18 +53,16 @@ def taking(
     holds: dict[str, int | None] | None = None,
     shares: bool = False,
 ) -> Procedure[Any]:
-    dialect = stage.dialect
     waiter = stage.waiter("shared" if shares else "lease", holds or {})
     return acquire(
-        dialect,
+        stage.exchange(wait=wait),
         LeaseRequest("report", READER if shares else "token", "me", TTL, short, shares=shares),
-        Deadline(START, wait, PATIENCE, START),
         WaitOptions(
             policy,
             "report",
             lambda: waiter,
             fair,
-            in_server=wait != 0 and not shares and dialect.can_wait_in_server,
+            in_server=wait != 0 and not shares and stage.dialect.can_wait_in_server,
         ),
         hot=hot,
         look_first=shares,
@@ -64,10 +71,8 @@ def taking(
 
 def locking(stage: Stage, wait: float | None = None, *, borrowed: bool = False) -> Procedure[Any]:
     return row_lock.lock(
-        stage.dialect,
-        "report",
+        stage.exchange(wait=wait),
         USUAL,
-        Deadline(START, wait, PATIENCE, START),
         borrowed=borrowed,
         waiter=partial(stage.waiter, "row", {}),
     )
@@ -84,13 +89,13 @@ def releasing(
     request = ReleaseRequest(
         "report", "token" if reader is None else READERS, held, reader, with_user_lock, guarded
     )
-    return release.release(stage.dialect, request, PATIENCE, START)
+    return release.release(stage.exchange(), request)
 
 
 def abandoning(stage: Stage) -> Procedure[None]:
     """One that stands in the queue is interrupted."""
     request = LeaseRequest("report", "token", "me", TTL, tickets=["ticket"])
-    return release.abandon(stage.dialect, request, [], PATIENCE, START)
+    return release.abandon(stage.exchange(wait=PATIENCE), request, [])
 
 
 def renewing_it(stage: Stage) -> Procedure[Any]:
@@ -98,18 +103,18 @@ def renewing_it(stage: Stage) -> Procedure[Any]:
 
 
 def guarding(stage: Stage) -> Procedure[None]:
-    return guard.guard(stage.dialect, "report", "token", lambda: HELD, PATIENCE, START)
+    return guard.guard(stage.exchange(), "token", lambda: HELD)
 
 
 def attaching(stage: Stage) -> Procedure[Held]:
     request = LeaseRequest("report", "token", "me", TTL)
     detached = Detached("report", "old token", 3)
-    return attach(stage.dialect, detached, request, PATIENCE, START)
+    return attach(stage.exchange(wait=PATIENCE), detached, request)
 
 
 def limiting(stage: Stage, wait: float = 0.0) -> Procedure[float | None]:
     cells = rate.CellRate.of(limit=10, per=6.0, burst=1, cost=1)
-    return rate.take(stage.dialect, "api", "token", cells, wait, START)
+    return rate.take(stage.exchange("api", wait=wait), "token", cells)
 
 
 QUEUES, IN_SERVER, LOOKS_FIRST = ("postgresql",), ("mariadb",), ("mariadb", "sqlite")

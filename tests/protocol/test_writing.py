@@ -8,6 +8,7 @@ from dblock import OutcomeUnknown, Timeouts, Unavailable
 from dblock.dialects import SQLite
 from dblock.protocol import commands
 from dblock.protocol.doubt import Doubt
+from dblock.protocol.exchange import Exchange
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, ReleaseRequest
 from dblock.protocol.release import release
@@ -22,8 +23,12 @@ END = commands.EndSession(1, "the lost session")
 PATIENCE = 4.0
 
 
+def exchange() -> Exchange:
+    return Exchange(DIALECT, "report", 0.0, None, PATIENCE, 0.0)
+
+
 def writing(before: Doubt) -> Procedure[Reply[int]]:
-    return write(DIALECT, WRITE, "report", before, PATIENCE, 0.0)
+    return write(exchange(), WRITE, before)
 
 
 def reply(now: float = 0.0) -> Reply[int]:
@@ -89,7 +94,7 @@ def test_tries_that_are_cut_off_come_one_after_a_pause() -> None:
 def test_a_release_that_is_refused_after_a_lost_one_is_unknown(in_doubt: bool) -> None:
     held = Held(1, Term(0.0, 30.0))
     request = ReleaseRequest("report", "token", held, in_doubt=in_doubt)
-    procedure = release(DIALECT, request, PATIENCE, 0.0)
+    procedure = release(exchange(), request)
     next(procedure)
     with pytest.raises(OutcomeUnknown if in_doubt else Unavailable):
         procedure.throw(StatementError(Fault.REFUSED, "the disk is full"))

@@ -71,9 +71,7 @@ class Using:
         connection = self._connections.take()
         self.at_once += 1
         self.most = max(self.most, self.at_once)
-        self._run.retry_or_raise(
-            connection.driver in Counted.open, "it was closed before it was taken"
-        )
+        self._run.expect(connection.driver in Counted.open, "it was closed before it was taken")
         self._run.pause("using")
         self.at_once -= 1
         (end or self._connections.give)(connection)

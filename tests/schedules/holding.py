@@ -53,10 +53,10 @@ def each_has_its_own(run: Run) -> None:
     def hold() -> None:
         mine = Hold("name", RunRuntime(run), run.now)
         holds.add(mine)
-        run.retry_or_raise(holds.find() is mine, "it finds another's hold")
+        run.expect(holds.find() is mine, "it finds another's hold")
         found = holds.get(ending=True)
-        run.retry_or_raise(found is mine, "it releases another's hold")
-        run.retry_or_raise(holds.take(found), "its hold was released by another")
+        run.expect(found is mine, "it releases another's hold")
+        run.expect(holds.take(found), "its hold was released by another")
         ended.append(found)
 
     for name in ("one", "two"):
@@ -106,7 +106,7 @@ def lost_by_two(run: Run) -> None:
     def wait() -> None:
         lost = hold.lost
         lost.wait()
-        run.retry_or_raise(hold.loss is not None, "it is told before it is known")
+        run.expect(hold.loss is not None, "it is told before it is known")
 
     for reason in ("expired", "forced"):
         run.start(reason, partial(lose, LockLost("", name="name", reason=reason)))
@@ -144,7 +144,7 @@ class Checked(OwnTransaction):
         self._run, self._used, self._connection = run, False, None
 
     def check(self) -> None:
-        self._run.retry_or_raise(not self._used, "two use the connection at the same time")
+        self._run.expect(not self._used, "two use the connection at the same time")
         self._used = True
         self._run.pause("asking")
         self._used = False
@@ -182,13 +182,13 @@ def renewed_by_two(run: Run) -> None:
     def renew(name: str) -> None:
         with hold.renewed_here(10.0):
             renewals.append(name)
-            run.retry_or_raise(len(renewals) == 1, "two renew it at the same time")
+            run.expect(len(renewals) == 1, "two renew it at the same time")
             run.pause("renewing")
             renewals.remove(name)
 
     def end() -> None:
         hold.end(10.0, 0.0)
-        run.retry_or_raise(not renewals, "it is given back while it is renewed")
+        run.expect(not renewals, "it is given back while it is renewed")
 
     for name in ("one", "two"):
         run.start(name, partial(renew, name), alike=hold)

@@ -52,8 +52,8 @@ def released_while_renewed(run: Run) -> None:
     def release() -> None:
         run.sleep(MOMENT)
         lease.release()
-        run.retry_or_raise(not hold.renewing, "it is renewed after its release")
-        run.retry_or_raise(not lease.locked(), "it was renewed after its release")
+        run.expect(not hold.renewing, "it is renewed after its release")
+        run.expect(not lease.locked(), "it was renewed after its release")
 
     run.start("user", release)
     run.go()
@@ -94,7 +94,7 @@ def forced_while_renewed(run: Run) -> None:
         lease.lost.wait()
         with contextlib.suppress(LockLost):
             lease.release()
-            run.retry_or_raise(False, "what was lost is released")
+            run.expect(False, "what was lost is released")
 
     run.start("user", force)
     run.go()
@@ -114,9 +114,9 @@ def runs_out_while_released(run: Run) -> None:
         try:
             lease.release()
         except LockLost:
-            run.retry_or_raise(lost.is_set(), "its loss is told late")
+            run.expect(lost.is_set(), "its loss is told late")
         else:
-            run.retry_or_raise(False, "what has run out is released")
+            run.expect(False, "what has run out is released")
 
     run.start("user", release)
     run.go()
@@ -135,7 +135,7 @@ def runs_out_while_checked(run: Run) -> None:
         run.sleep(MOMENT)
         with contextlib.suppress(LockLost):
             lease.check()
-            run.retry_or_raise(False, "what has run out is held")
+            run.expect(False, "what has run out is held")
 
     run.start("user", check)
     run.go()

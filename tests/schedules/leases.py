@@ -111,7 +111,7 @@ class Leases:
         for reference in list(self.keeper._kept):
             hold = reference()
             if hold is not None and hold.loss is None and not hold.ended:
-                self._run.retry_or_raise(
+                self._run.expect(
                     moment <= hold.schedule.wake,
                     f"{moment - self._run.now:g} s pass, with something to do in "
                     f"{hold.schedule.wake - self._run.now:g} s",

@@ -30,7 +30,7 @@ class Line:
         while not waiter.stand(seconds)[0]:
             pass
         self._inside += 1
-        self._run.retry_or_raise(self._inside == 1, "two are the first")
+        self._run.expect(self._inside == 1, "two are the first")
         self._run.pause("first")
         self.been.append(name)
         self._inside -= 1

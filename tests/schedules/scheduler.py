@@ -154,7 +154,7 @@ class Run:
         if self._error is not None:
             raise self._error
 
-    def retry_or_raise(self, so: bool, otherwise: str) -> None:
+    def expect(self, so: bool, otherwise: str) -> None:
         """As ``assert``, where dblock logs what is raised and goes on."""
         if not so:
             self._fail(AssertionError(otherwise))

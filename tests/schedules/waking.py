@@ -28,8 +28,8 @@ class Work:
         self.worker.wake()
 
     def work(self) -> float:
-        self._run.retry_or_raise(not self._working, "two threads do the work of one")
-        self._run.retry_or_raise(self._run.now <= self._due, "it does not work in its own time")
+        self._run.expect(not self._working, "two threads do the work of one")
+        self._run.expect(self._run.now <= self._due, "it does not work in its own time")
         self._working = True
         self.seen = self.asked
         self._run.pause("working")
@@ -39,7 +39,7 @@ class Work:
         return pause
 
     def end(self) -> None:
-        self._run.retry_or_raise(not self._working, "it ends in the middle of its work")
+        self._run.expect(not self._working, "it ends in the middle of its work")
         self.ends += 1
 
     def check(self) -> None:

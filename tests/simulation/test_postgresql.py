@@ -286,7 +286,7 @@ def test_a_crash_leaves_what_a_real_one_does(
     server = own_server(PostgreSQL)
     upgrade(server.url, durability=kind)
     with Locks(server.url) as locks:
-        locks._database.run(consult(locks._database.dialect, LONGEST_TTL, 0.0, 0.0))
+        locks._database.run(consult(locks._database.exchange(), LONGEST_TTL))
     url = server.url.replace("+psycopg", "")
     with psycopg.connect(url, autocommit=True) as connection:
         for statement in (_CREATE, *_CHANGES[:1]):

@@ -18,7 +18,6 @@ from dblock import Attempt, Lease, Locks, RetryPolicy
 from dblock.aio import AsyncLocks
 from dblock.io.local_queue import LocalWaiter
 from dblock.protocol.commands import LookQueued
-from dblock.protocol.retry import retry_or_raise
 from dblock.system import clock
 from tests.aio.support import async_url
 from tests.aio.test_cancellation import HOW
@@ -126,9 +125,8 @@ def test_the_dead_cost_nothing_when_a_holder_dies_too(queue: Queue) -> None:
             last = Entry(queue.tickets[-1])
             execute(queue.db.url, "UPDATE dblock_lock SET expires_at = now() - interval '1 s'")
             look = LookQueued(NAME, last.token, last.ticket)
-            reply = locks._database.run(
-                retry_or_raise(locks._database.dialect, look, NAME, 0.0, 0.0)
-            )
+            exchange = locks._database.exchange(NAME, timeout=0.0)
+            reply = locks._database.run(exchange.ask_or_explain(look))
             queued = reply.answer
             assert queued is not None
             assert (queued.position.ahead, queued.position.free) == (0, True)

@@ -13,14 +13,14 @@ take it, another grace later the third, and so on; so a dead waiter delays the o
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..attempt import Ask, Attempt
-from ..deadline import Deadline
+from ..exchange import Exchange
 from ..lease import Held
 from ..steps import Procedure, Sleep, Turn, WaitTurn
 
@@ -37,16 +37,29 @@ TIRED = 0.02
 _BEHIND = Turn(first=False)
 
 
+class WaitOptions(NamedTuple):
+    """How a caller waits if it has to.
+
+    ``line`` is the key of this process's local queue. ``waiter`` makes the entry in the table of
+    waiters; it is called only if the caller has to wait. ``fair`` keeps the order of arrival on
+    every database. ``in_server`` says that a connection for a wait in the server may be available.
+    """
+
+    policy: RetryPolicy
+    line: Hashable
+    waiter: Callable[[], Waiter]
+    fair: bool = False
+    in_server: bool = False
+
+
 @dataclass(eq=False)
 class Polling:
     """One wait for a name: the base class of the waiting strategies, which itself polls."""
 
     attempt: Attempt
-    deadline: Deadline
-    policy: RetryPolicy
+    exchange: Exchange
+    options: WaitOptions
     waiter: Waiter
-    line: Hashable
-    fair: bool
     #: Callers waited for the name a moment ago, so the strategy may wait before it asks.
     hot: bool
     #: The number of tries and polls so far.
@@ -64,11 +77,11 @@ class Polling:
         If this process is already listening for notifications, the first try joins the database's
         queue.
         """
-        if not self.policy.endless:  # the policy counts tries, so the waiter makes them
+        if not self.options.policy.endless:  # the policy counts tries, so the waiter makes them
             yield from self.stand(0.0)
             return True
         while True:
-            alarmed = yield from self.stand(self.deadline.left)
+            alarmed = yield from self.stand(self.exchange.left)
             if self.turn.first:
                 return True
             # After an alarm the database is away. Each waiter finds that out now, not one after
@@ -90,17 +103,17 @@ class Polling:
     def rest(self) -> Procedure[bool]:
         """Wait until another try makes sense; False to give up."""
         while True:
-            if not self.deadline.over:
+            if not self.exchange.over:
                 yield from self.stand(0.0)
-            self.joins = self.joins or self.attempt.unseen
+            self.joins = self.joins or self.attempt.after_refusal == "joining"
             if self.joins or self.ready():
                 return True
             share, most = self.poll_interval()
-            sleep = self.policy.sleep_after(
+            sleep = self.options.policy.sleep_after(
                 self.attempt.request.name,
                 self.number,
-                self.deadline.elapsed,
-                self.deadline.left,
+                self.exchange.elapsed,
+                self.exchange.left,
                 share=share,
                 most=most,
             )
@@ -136,9 +149,9 @@ class Polling:
 
     def _pause_behind(self, sleep: float) -> Procedure[bool]:
         """As :meth:`pause`, for a waiter that is not the first in the local queue."""
-        until = self.deadline.now + sleep
+        until = self.exchange.now + sleep
         yield from self.stand(sleep)
-        return self.joins or (yield from self.sleep(max(0.0, until - self.deadline.now)))
+        return self.joins or (yield from self.sleep(max(0.0, until - self.exchange.now)))
 
     def sleep(self, sleep: float) -> Procedure[bool]:
         """As :meth:`pause`, for the first waiter in the local queue."""
@@ -146,8 +159,8 @@ class Polling:
         if state is not None and state.held and state.remaining is not None:
             sleep = min(sleep, state.remaining)
         if closed:
-            sleep = self.deadline.within(closed)
-        self.deadline.now = (yield from self.waiter.wait(Sleep, sleep, self.deadline.now)).now
+            sleep = self.exchange.within(closed)
+        self.exchange.now = (yield from self.waiter.wait(Sleep, sleep, self.exchange.now)).now
         return False
 
     def poll_interval(self) -> tuple[float, float]:
@@ -156,13 +169,13 @@ class Polling:
         The interval stays short, since a free name is reserved for the first waiter only for a
         moment.
         """
-        position = self.attempt.seen.position
-        if position.ahead is None or position.free or self.turn.told or not self.policy.endless:
+        position, notified = self.attempt.seen.position, self.turn.notified
+        if position.ahead is None or position.free or notified or not self.options.policy.endless:
             return 1.0, inf
         # When the first reader is granted the name, all readers before this one join it at once.
         behind = min(1 + position.ahead, self.attempt.in_step)
-        most = min(POLL_MIN * 2 ** min(self.stuck, 10), self.attempt.dialect.grace / 2)
-        return min(1.0, POLL_SHARE * behind) if self.fair else 1.0, most * behind
+        most = min(POLL_MIN * 2 ** min(self.stuck, 10), self.exchange.dialect.grace / 2)
+        return min(1.0, POLL_SHARE * behind) if self.options.fair else 1.0, most * behind
 
     @property
     def _among_readers(self) -> bool:
@@ -182,15 +195,15 @@ class Polling:
         The waiter at the first position gets a ticket. With a new ticket it has to join the
         database's queue. Return whether another waiter found that the database is away.
         """
-        tired = self.deadline.elapsed >= TIRED and self.policy.usual and self.queues()
-        look = tired or (self.fair and self.number > 0)
+        tired = self.exchange.elapsed >= TIRED and self.options.policy.usual and self.queues()
+        look = tired or (self.options.fair and self.number > 0)
         if look and self._among_readers and self.server() is None:
             # Readers go past a waiter that is not registered: they take it for dead.
-            self.deadline.now = yield from self.waiter.stand_out(self.deadline.now)
+            self.exchange.now = yield from self.waiter.stand_out(self.exchange.now)
             look = self.waiter.seen
-        stand = partial(WaitTurn, self.line, server=self.server(), look=look)
-        reply = yield from self.waiter.wait(stand, seconds, self.deadline.now)
-        self.deadline.now = reply.now
+        stand = partial(WaitTurn, self.options.line, server=self.server(), look=look)
+        reply = yield from self.waiter.wait(stand, seconds, self.exchange.now)
+        self.exchange.now = reply.now
         turn: Turn = reply.answer or _BEHIND
         if turn.ticket is not None and turn.ticket != self.turn.ticket:
             self.joins = True

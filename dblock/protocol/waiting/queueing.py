@@ -42,23 +42,23 @@ class Queueing(Polling):
 
     def sleep(self, sleep: float) -> Procedure[bool]:
         position = self.attempt.seen.position
-        if not self.turn.told or position.ahead is None or position.free:
+        if not self.turn.notified or position.ahead is None or position.free:
             # If it is our turn and the server refused us, a row lock is in the way: its end sends
             # no notification.
             return (yield from super().sleep(sleep))
         reply = yield from self.waiter.wait(
-            WaitNotification, self._until_poll(sleep), self.deadline.now
+            WaitNotification, self._until_poll(sleep), self.exchange.now
         )
-        self.deadline.now = reply.now
+        self.exchange.now = reply.now
         if isinstance(reply.answer, Passed):
             self.passed = reply.answer
         return bool(reply.answer)
 
     def _until_poll(self, sleep: float) -> float:
         """Return the seconds until the next poll: until our turn may come without notification."""
-        if self.policy.endless:
+        if self.options.policy.endless:
             state, ahead = self.attempt.seen.state, self.attempt.seen.position.ahead or 0
-            timing = self.attempt.dialect.timing
+            timing = self.exchange.dialect.timing
             poll = min(timing.poll + POLL_MORE * max(0, ahead - 1), timing.poll_max)
             sleep = poll + min(sleep, POLL_JITTER)
             if state is not None and state.remaining is not None:
@@ -66,6 +66,6 @@ class Queueing(Polling):
                 # grace after it (at the expiry, if it is first); once the expiry has passed, one
                 # grace for each waiter before it.
                 places = ahead if state.remaining < 0 else min(ahead, 1)
-                turn = state.remaining + places * self.attempt.dialect.grace
+                turn = state.remaining + places * self.exchange.dialect.grace
                 sleep = min(sleep, max(0.001, turn))
-        return self.deadline.within(sleep)
+        return self.exchange.within(sleep)

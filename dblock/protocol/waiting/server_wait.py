@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from ..attempt import Outcome
 from ..commands import WaitInServer
-from ..explain import explain
 from ..faults import Fault, StatementError
 from ..lease import Held
 from ..release import end_session
@@ -86,7 +85,7 @@ class ServerWait(Polling):
                 self.lock.open = self.lock.open and failure.fault in UNDONE
         else:
             self.attempt.contended = self.attempt.contended or reply.answer
-            self.deadline.now, self.lock.had = reply.now, True
+            self.exchange.now, self.lock.had = reply.now, True
 
     def _end_wait(self, failure: StatementError) -> Procedure[None]:
         """End the session of a wait whose connection broke. Otherwise that session may be granted
@@ -94,36 +93,33 @@ class ServerWait(Polling):
 
         The session has not asked for the name, so no outcome is in doubt.
         """
-        deadline = self.deadline
-        deadline.now = failure.now
+        self.exchange.now = failure.now
         if failure.end is None:
             return
         try:
-            _, deadline.now = yield from end_session(
-                self.attempt.dialect, failure.end, deadline.reach, deadline.now
-            )
+            yield from end_session(self.exchange, failure.end)
         except StatementError as away:
-            error = explain(self.attempt.dialect, away, harmless=True)
+            error = self.exchange.explain(away, harmless=True)
             raise self.attempt.told(error) from away.__cause__
 
     def _patience(self) -> Procedure[float]:
         """Return the seconds of one wait in the server."""
-        self.deadline.now = yield from self.waiter.note(self.deadline.now)
-        dialect, state = self.attempt.dialect, self.attempt.seen.state
+        self.exchange.now = yield from self.waiter.note(self.exchange.now)
+        dialect, state = self.exchange.dialect, self.attempt.seen.state
         patience = min(dialect.timing.server_wait, dialect.timeouts.query / 2)
         if state is not None and not state.held:  # reserved for a moment for the user lock's owner
             patience = min(patience, dialect.grace)
         elif state is not None and state.remaining is not None:
             # A holder whose process is paused keeps the user lock, but its lease expires.
             patience = min(patience, state.remaining)
-        return self.waiter.piece(self.deadline.within(patience), self.deadline.now)
+        return self.waiter.piece(self.exchange.within(patience), self.exchange.now)
 
     def ready(self) -> bool:
         """Whether to wait in the server next: not right after a wait that was without success."""
         in_vain, self.lock.in_vain = self.lock.in_vain, False
         if self.lock.had and self.lock.fence is None:
             self.lock.fence = self._seen_fence
-        waits = self.lock.open and self.turn.first and not (self.deadline.over or self._for_readers)
+        waits = self.lock.open and self.turn.first and not (self.exchange.over or self._for_readers)
         self.lock.waits_next = self.joins = waits and not (self.lock.had or in_vain)
         return self.lock.waits_next
 

@@ -52,9 +52,8 @@ BY_TOKEN = (
         "what-was-waited-for-keeps-the-waiters-token",
         "what a take is told to have, its token has",
         "WaitingLease.hand_over",
-        "exchange(database.dialect, detached, request,",
-        "exchange(database.dialect, detached, __import__('dataclasses').replace("
-        "request, token=hold.token),",
+        "move(exchange, detached, request)",
+        "move(exchange, detached, __import__('dataclasses').replace(request, token=hold.token))",
         f"{TESTS}::test_waiting[threads-sqlite]",
     ),
     Mutant(
@@ -95,7 +94,7 @@ BY_TOKEN = (
         "a-hold-of-another-epoch-is-in-use",
         "a hold of before a failover is lost",
         "by_token._why_lost",
-        "return ended(name, state.fence, witness)",
+        "return ended(exchange.name, state.fence, witness)",
         "return None",
         f"{FAULTS}::test_another_epoch",
         beyond=reasons.WHICH_ERROR,

@@ -69,7 +69,7 @@ ELECTIONS = (
         "a-lost-write-comes-later",
         "no write arrives after one that was asked for later",
         "protocol.writing.write",
-        "yield from before.end_sessions(dialect, deadline)",
+        "yield from before.end_sessions(exchange, patience=max(0.0, until - exchange.now))",
         "pass",
         f"{WRITING}::test_a_value_that_arrives_late_replaces_no_newer_one[postgresql-threads]",
         dies_in="model slots-resized: d.set_limit#1!mute",

@@ -236,12 +236,8 @@ EXCLUSION = (
         "guard-without-a-look",
         "a stale holder cannot commit",
         "guard.guard",
-        "state, reply = yield from look_from(dialect, name, patience, proof.now)",
-        (
-            "if proof.given:\n"
-            "    return\n"
-            "state, reply = yield from look_from(dialect, name, patience, proof.now)"
-        ),
+        "state, reply = yield from look_from(exchange)",
+        ("if proof.given:\n    return\nstate, reply = yield from look_from(exchange)"),
         f"{PLANTED}::test_a_lease_that_is_over_guards_nothing[postgresql]",
         dies_in="sqlite guarded-late: a.update#1<+8",
     ),

@@ -108,8 +108,7 @@ HANDOVER = (
         "an-attached-hold-is-believed-when-found",
         "what is found after a lost reply is renewed before it is believed",
         "protocol.attach._Attaching._confirm",
-        "outcome, deadline.now = yield from confirm(\n"
-        "self.dialect, asked, deadline.reach, deadline.now\n)",
+        "outcome = yield from confirm(self.exchange, asked)",
         "outcome: Term | DBLockError = asked.held.term",
         f"{TRACES}[postgresql]",
         dies_in="model handover: b.attach#1!alone:3 b.attach#1!cut:0.2",
@@ -118,7 +117,7 @@ HANDOVER = (
         "an-attached-hold-is-believed-too-late",
         "nobody believes in a hold whose term is over",
         "protocol.attach.attach",
-        "if held.term.over(now):",
+        "if held.term.over(exchange.now):",
         "if False:",
         f"{TRACES}[sqlite]",
         dies_in="sqlite handover: b.attach#1!pause:9",

@@ -85,7 +85,7 @@ class PostgreSQLStore(Store):
         server.set_clock(0.0)
         server.set_timeline(1)
         with Locks(f"{url}?options=-csearch_path%3Dsim,pg_catalog,public") as locks:
-            locks._database.run(consult(locks._database.dialect, LONGEST_TTL, 0.0, 0.0))
+            locks._database.run(consult(locks._database.exchange(), LONGEST_TTL))
         beside = server.connect(self._database, simulated=False)
         self._lost = lost_errors(psycopg)
         self.lending = lending_engine(
