@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..dialects.query import Query, Result
 from ..dialects.values import UNPLACED
+from ..errors import DBLockError
 from ..protocol.faults import Fault, StatementError
 from ..protocol.steps import Reply
 from .connecting import Connector, OwnConnection, close, replaced
@@ -147,7 +148,11 @@ class Connections:
         return connection
 
     def _connect(self, cleared: int) -> OwnConnection:
-        return self.connector.connect(cleared, self._verify)
+        try:
+            return self.connector.connect(cleared, self._verify)
+        except DBLockError as error:  # procedures treat it as they treat any failed connection
+            kind, cause = type(error), error.__cause__
+            raise StatementError(Fault.SETUP, str(error), kind=kind) from cause
 
     def _verify(self, connection: OwnConnection) -> None:
         if self._check is not None:

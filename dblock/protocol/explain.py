@@ -44,6 +44,8 @@ def explain(
             return Unavailable(f"the database could not serve: {said}", name=name)
         case Fault.DISCONNECTED:
             return unknown(said, name)
+        case Fault.SETUP:
+            return (failure.kind or Unsupported)(said, name=name)
         case Fault.SCHEMA:
             return schema_missing(dialect, said)
         case Fault.PRIVILEGE:

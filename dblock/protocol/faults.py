@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+from ..errors import DBLockError
 from .commands import Command
 
 
@@ -21,13 +22,15 @@ class Fault(Enum):
     PRIVILEGE = auto()  # the role lacks a right
     REFUSED = auto()  # the server cannot execute statements now: disk full, out of memory, ...
     READ_ONLY = auto()  # a replica, or a read-only transaction or file
+    SETUP = auto()  # dblock itself refused the new connection: no statement was sent
 
 
 class StatementError(Exception):
     """A classified failure of a step; ``__cause__`` is the driver's own exception.
 
     ``timed_out`` says that the client stopped waiting. ``misconfigured`` says that no connection is
-    possible until an operator changes the URL, the account or the server. ``end`` is the
+    possible until an operator changes the URL, the account or the server. ``kind`` is the class of
+    the error for the user, if dblock itself refused the connection. ``end`` is the
     command that ends the lost session on the server, as in
     :class:`~dblock.dialects.adapter.ServerSession`. ``now`` is the monotonic time at which the step
     failed; the code that raises the error sets it, in most cases the driver.
@@ -42,10 +45,12 @@ class StatementError(Exception):
         *,
         timed_out: bool = False,
         misconfigured: bool = False,
+        kind: type[DBLockError] | None = None,
         end: Command[bool] | None = None,
     ) -> None:
         super().__init__(message)
         self.fault = fault
         self.timed_out = timed_out
         self.misconfigured = misconfigured
+        self.kind = kind
         self.end = end

@@ -232,6 +232,25 @@ def test_a_release_that_cannot_be_found_out_is_unknown(net: Net) -> None:
             lease.release()
 
 
+def test_a_lost_release_is_unknown_if_no_new_connection_can_be_used(net: Net) -> None:
+    """The tables were upgraded meanwhile, and the server joined a cluster: dblock looks again."""
+    dialect, tables = net.locks._database.dialect, "UPDATE dblock_schema SET version = {0}"
+    ((version,),) = execute(net.db.url, "SELECT version FROM dblock_schema")
+
+    def upgrade() -> None:
+        execute(net.db.url, tables.format(99))
+        dialect.settle(None)
+
+    lease = net.locks.lease("report", ttl=60)
+    assert lease.acquire()
+    net.proxy.lose(Lose.REPLY, RELEASE, hook=upgrade)
+    try:
+        with pytest.raises(OutcomeUnknown, match="newer than this code"):
+            lease.release()
+    finally:
+        execute(net.db.url, tables.format(version))
+
+
 def test_a_renewal_whose_reply_is_lost_is_renewed(net: Net) -> None:
     lease = net.locks.lease("report", ttl=60)
     assert lease.acquire()

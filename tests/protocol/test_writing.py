@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dblock import OutcomeUnknown, Timeouts, Unavailable
+from dblock import OutcomeUnknown, SchemaMissing, Timeouts, Unavailable
 from dblock.dialects import SQLite
 from dblock.protocol import commands
 from dblock.protocol.doubt import Doubt
@@ -90,11 +90,20 @@ def test_tries_that_are_cut_off_come_one_after_a_pause() -> None:
         assert procedure.send(reply()) == Execute(WRITE)
 
 
+@pytest.mark.parametrize(
+    ("failure", "error"),
+    [
+        (StatementError(Fault.REFUSED, "the disk is full"), Unavailable),
+        (StatementError(Fault.SETUP, "upgrade dblock", kind=SchemaMissing), SchemaMissing),
+    ],
+)
 @pytest.mark.parametrize("in_doubt", [False, True])
-def test_a_release_that_is_refused_after_a_lost_one_is_unknown(in_doubt: bool) -> None:
+def test_a_release_that_is_refused_after_a_lost_one_is_unknown(
+    in_doubt: bool, failure: StatementError, error: type[Exception]
+) -> None:
     held = Held(1, Term(0.0, 30.0))
     request = ReleaseRequest("report", "token", held, in_doubt=in_doubt)
     procedure = release(exchange(), request)
     next(procedure)
-    with pytest.raises(OutcomeUnknown if in_doubt else Unavailable):
-        procedure.throw(StatementError(Fault.REFUSED, "the disk is full"))
+    with pytest.raises(OutcomeUnknown if in_doubt else error):
+        procedure.throw(failure)
