@@ -22,6 +22,10 @@ from dblock import (
     Unavailable,
 )
 from dblock.protocol import commands
+from dblock.protocol.lease import ReleaseRequest
+from dblock.protocol.release import release
+from dblock.protocol.state import Granted
+from dblock.protocol.steps import Execute, Procedure
 from tests.conftest import NewDatabase
 from tests.faults.conftest import GRANT, RENEW, Net
 from tests.faults.proxy import SECONDS, Lose
@@ -96,6 +100,28 @@ def test_a_try_that_began_before_another_hold_has_the_later_fence(
     assert first.acquire()
     with late:
         assert fences[0] < fences[1] < late.fence
+
+
+def test_a_refused_take_from_the_queue_draws_no_fence(new_database: NewDatabase) -> None:
+    """Trap 4 once more: the waiter asks with the same token again, after another hold."""
+
+    def take(token: str) -> Procedure[Granted | None]:
+        reply = yield Execute(commands.Take("report", token, "a waiter", LONG))
+        granted: Granted | None = reply.answer
+        return granted
+
+    with Locks(new_database("postgresql", migrated=True).url) as locks:
+        database = locks._database
+        with locks.lease("report"):
+            assert database.run(take("late")) is None
+        between = database.run(take("between"))
+        database.run(
+            release(database.exchange("report"), ReleaseRequest("report", "between", None))
+        )
+        late = database.run(take("late"))
+    assert between is not None
+    assert late is not None
+    assert between.fence < late.fence
 
 
 def test_a_try_that_finds_a_newer_row_than_it_has_read_is_granted(

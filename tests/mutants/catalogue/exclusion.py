@@ -141,7 +141,7 @@ EXCLUSION = (
         "LeaseStatements.take",
         "def take(self) -> str:",
         f"def take(self, command):\n    NEXT_FENCE = {DRAWN}",
-        f"{TRAP_4}[postgresql]",
+        f"{PLANTED}::test_a_refused_take_from_the_queue_draws_no_fence",
         dies_in="postgresql dying-holders: b.take#1+1.7",
     ),
     Mutant(
