@@ -121,8 +121,16 @@ def lock(
     and DeadlockDetected if the database undid the transaction. After both the user has to run the
     transaction again.
     """
-    if borrowed and exchange.dialect.skips_locked and (yield from _try_free(exchange)):
-        return Locked()
+    if borrowed and exchange.dialect.skips_locked:
+        step = _undone_if_refused(
+            SelectForUpdate(exchange.name, 0.0, borrowed=True), 0.0, exchange.timeout
+        )
+        try:
+            tried: RowOutcome = (yield from in_transaction(exchange, step, _REFUSED)).answer
+        except StatementError:
+            tried = RowOutcome(locked=False)
+        if tried.locked:
+            return Locked()
     tries = _Attempts(exchange, policy, waiter())
     return (yield from tries.waiter.during(_wait(tries, borrowed)))
 
@@ -207,17 +215,6 @@ def _outlast(tries: _Attempts, failure: StatementError) -> Procedure[None]:
     over = exchange.now >= tries.away_since + exchange.timeout or tries.left == 0
     if over or not (yield from tries.pause(None)):
         raise exchange.explain(failure, harmless=True) from failure.__cause__
-
-
-def _try_free(exchange: Exchange) -> Procedure[bool]:
-    """Try to lock the row in the user's transaction, without waiting."""
-    command = SelectForUpdate(exchange.name, 0.0, borrowed=True)
-    step = _undone_if_refused(command, 0.0, exchange.timeout)
-    try:
-        tried: RowOutcome = (yield from in_transaction(exchange, step, _REFUSED)).answer
-    except StatementError:
-        return False
-    return tried.locked
 
 
 def _try_borrowed(tries: _Attempts) -> Procedure[RowOutcome | None]:
