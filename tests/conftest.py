@@ -211,7 +211,7 @@ def upgrade(url: str) -> None:
 
     upgrade(url)
     with Locks(url) as locks:
-        if locks._database.dialect.has_witness:
+        if locks._database.dialect.traits.has_witness:
             locks._database.run(consult(locks._database.exchange(), EVER))
 
 

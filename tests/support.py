@@ -127,7 +127,7 @@ def waiters(engine: Engine) -> int:
 def blocked(engine: Engine, locks: Locks, name: str) -> Iterator[None]:
     """Another program's transaction has the name's row, or all of SQLite's file, locked."""
     with engine.connect() as connection:
-        if locks._database.dialect.one_writer:
+        if locks._database.dialect.traits.one_writer:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         else:
             row = select(TABLE.c.fence).where(named(locks, name))

@@ -237,7 +237,6 @@ MANY_PARAMETERS = {
 MANY_FIELDS = {
     "lock_state.LockState": 11,
     "dialects.dialect.Dialect": 31,
-    "protocol.statements.Statements": 18,
 }
 
 #: Classes of Django's migrations and models; a dialect's part of a statement, by subject; and the

@@ -64,7 +64,8 @@ def _locks(params: dict[str, Any]) -> Locks | None:
         prefix=params["prefix"],
         trust_server=params["trust_server"],
     )
-    if locks._database.dialect.one_writer and not Path(str(locks.engine.url.database)).is_file():
+    file = Path(str(locks.engine.url.database))
+    if locks._database.dialect.traits.one_writer and not file.is_file():
         return None  # a look would create the file
     return locks
 

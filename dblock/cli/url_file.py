@@ -25,7 +25,7 @@ class UrlFile:
 
     def follow(self, locks: Locks) -> None:
         """Let each new connection of ``locks`` use the file's user and password of that moment."""
-        if locks._database.dialect.one_writer:  # a database in a file has neither
+        if locks._database.dialect.traits.one_writer:  # a database in a file has neither
             return
         from sqlalchemy.engine import make_url
 

@@ -220,7 +220,7 @@ class Counter:
         try:
             changed = table.shift(transaction, key, amount, least, most)
         except Exception:
-            if idempotency_key is not None and not dialect.failure_aborts:
+            if idempotency_key is not None and not dialect.traits.failure_aborts:
                 with contextlib.suppress(Exception):  # it fails if the transaction is undone
                     table.run(transaction, dialect.query(Unapply(idempotency_key)))
             raise
@@ -272,7 +272,7 @@ class Counter:
     ) -> Exception | None:
         """Return why a change was refused; None if there is room for it by now."""
         table, columns = self._table, self._columns
-        value, version = table.read(transaction, key, lock=self._dialect.stale_reads)
+        value, version = table.read(transaction, key, lock=self._dialect.traits.stale_reads)
         if value is None or version is None:
             return self._is_null(key, value)
         full = columns.version is not None and version >= (

@@ -114,7 +114,7 @@ class StripedTable(SessionTable):
         def touch() -> ClauseElement:
             return self.updating(transaction, true(), columns.value)
 
-        if lock and self._dialect.one_writer:  # there only a write locks anything
+        if lock and self._dialect.traits.one_writer:  # there only a write locks anything
             query = self.once("touch", transaction, touch).query({KEY: key})
             self.run(transaction, query)
         reading = self.once(f"rows {lock}", transaction, statement)
@@ -169,7 +169,7 @@ class StripedTable(SessionTable):
                 if changed:
                     self._keep(transaction, start)
                     return True
-        if amount < 0 and not self._dialect.stale_reads:
+        if amount < 0 and not self._dialect.traits.stale_reads:
             total, seen = self.read(transaction, key, lock=False)
             if total is None or seen < least:
                 return False  # found without locking any row

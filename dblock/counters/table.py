@@ -196,7 +196,7 @@ class CounterTable(ABC, Generic[Transaction]):
         other = columns.table.alias("dblock_other")
         found = other.c[columns.key.key] == bindparam(KEY, type_=columns.key.type)
         many = select(func.count().label("rows")).select_from(other).where(found)
-        if self._dialect.stale_reads:
+        if self._dialect.traits.stale_reads:
             # InnoDB locks the rows that a change reads, with shared locks by default. Two
             # transactions with shared locks would wait for each other.
             many = many.with_for_update()
@@ -266,7 +266,7 @@ class CounterTable(ABC, Generic[Transaction]):
                 return do()
             except StatementError as failure:
                 sleep = None
-                if failure.fault is Fault.BUSY and not self._dialect.failure_aborts:
+                if failure.fault is Fault.BUSY and not self._dialect.traits.failure_aborts:
                     sleep = self.sleep_after(number, start)
                 if sleep is None:
                     broken = failure.fault is Fault.DISCONNECTED

@@ -25,9 +25,9 @@ from ..protocol.commands import (
     LookAround,
     LookQueued,
 )
+from ..protocol.dialect import AbstractDialect
 from ..protocol.schema_version import Schema
 from ..protocol.state import Found, Place
-from ..protocol.statements import Statements
 from ..protocol.timing import Timing
 from .adapter import Adapter
 from .migrations import Migrations
@@ -60,7 +60,7 @@ def _read_place(dialect: Dialect, _: LookAround, result: Result) -> Found:
     return Found(schema, Place(text(identity[0]), **told, clustered=dialect.adapter.clustered))
 
 
-class Dialect(Values, Migrations, Statements):
+class Dialect(Values, Migrations, AbstractDialect):
     """One database's statements over the tables ``{schema}.{prefix}...``, and its adapter.
 
     Code that runs statements asks a dialect's attributes, and never branches by a database's name.

@@ -34,7 +34,7 @@ class AttachedLease(Lease):
     def _try_within(self, wait: float | None) -> NotAcquired | None:
         """Attach the hold. One round trip."""
         database, options = self._database, self._options
-        if database.dialect.one_writer:
+        if database.dialect.traits.one_writer:
             database.callers.refuse_as_writer(self.name, "attached")
         token, owner = self._runtime.token(16), database.owner(options.label)
         request = LeaseRequest(self.name, token, owner, options.plan.first)

@@ -154,7 +154,7 @@ class ByToken(ABC):
         return DetachedHold(attempt.request.name, held.fence, expires_in, attempt.repeated)
 
     def _refuse_as_writer(self, doing: str) -> None:
-        if self._database.dialect.one_writer:
+        if self._database.dialect.traits.one_writer:
             self._database.callers.refuse_as_writer(self.name, doing)
 
     def _tell(self, kind: Kind, start: float, error: Exception | None = None) -> None:

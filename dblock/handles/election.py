@@ -99,7 +99,7 @@ class Leadership(Lease):
         database, hold = self._database, self._holds.get()
         if hold.loss is not None:
             raise hold.loss
-        if database.dialect.one_writer:
+        if database.dialect.traits.one_writer:
             database.callers.refuse_as_writer(self.name, "proclaimed for")
         try:
             exchange = database.exchange(self.name, timeout=patience)

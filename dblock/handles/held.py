@@ -69,7 +69,7 @@ class HeldLease(SingleHandle):
         except LockLost as loss:
             raise self._lose(hold, loss) from loss.__cause__
         root = transaction.root
-        if self._database.dialect.one_writer and root is not None:
+        if self._database.dialect.traits.one_writer and root is not None:
             self._database.callers.add_borrowed(root, self.name)
         yield hold.lease.fence
 

@@ -92,7 +92,10 @@ class Lease(HeldLease):
                 mine.count += 1
                 return None
         refusal = callers.refuse_self_wait(
-            self.name, wait, one_writer=self._database.dialect.one_writer, shares=self._shares
+            self.name,
+            wait,
+            one_writer=self._database.dialect.traits.one_writer,
+            shares=self._shares,
         )
         if refusal is not None:
             return refusal
@@ -229,7 +232,7 @@ class Lease(HeldLease):
         self._end(hold, after)
 
     def _end(self, hold: LeaseHold, after: float = 0.0) -> None:
-        if self._database.dialect.one_writer:
+        if self._database.dialect.traits.one_writer:
             self._database.callers.refuse_as_writer(self.name, "released")
         if not self._holds.take(hold):
             raise self._holds.not_held()
@@ -289,7 +292,7 @@ class Lease(HeldLease):
         """
         length = self.ttl if ttl is None else check_ttl(ttl)
         hold = self._holds.get()
-        if self._database.dialect.one_writer:
+        if self._database.dialect.traits.one_writer:
             self._database.callers.refuse_as_writer(self.name, "renewed")
         with hold.renewed_here(hold.lease.term.remaining(self._runtime.now())):
             if hold.ended or hold.loss is not None:

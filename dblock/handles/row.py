@@ -77,7 +77,7 @@ class RowLock(SingleHandle):
     @property
     def _excludes_all(self) -> bool:
         """Whether it blocks every other lock statement of this process, as on SQLite."""
-        return self._database.dialect.one_writer and not self.borrowed
+        return self._database.dialect.traits.one_writer and not self.borrowed
 
     def _try_within(self, wait: float | None) -> NotAcquired | None:
         """Lock the row, waiting up to ``wait`` seconds, as a limit that the server keeps.
@@ -90,7 +90,7 @@ class RowLock(SingleHandle):
         root = None if transaction is None else transaction.root
         runtime, callers = self._runtime, self._database.callers
         refusal = callers.refuse_self_wait(
-            self.name, wait, one_writer=self._database.dialect.one_writer, within=root
+            self.name, wait, one_writer=self._database.dialect.traits.one_writer, within=root
         )
         if refusal is not None:
             return refusal
@@ -137,7 +137,7 @@ class RowLock(SingleHandle):
                 new = mine.add_borrowed(root, self.name)
                 # PostgreSQL unlocks a row when a savepoint from before the lock is rolled back. A
                 # database with `refusal_holds` keeps the row locked until the transaction ends.
-                if new and not self._database.dialect.refusal_holds:
+                if new and not self._database.dialect.traits.refusal_holds:
                     transaction.on_undo(partial(mine.forget_borrowed, self.name))
         return None
 

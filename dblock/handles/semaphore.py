@@ -136,7 +136,7 @@ class Semaphore(SingleHandle):
         """Take a slot, waiting up to ``wait`` seconds. One round trip when one is free."""
         database, options, start = self._database, self._options, self._runtime.now()
         refusal = database.callers.refuse_self_wait(
-            self.name, wait, one_writer=database.dialect.one_writer
+            self.name, wait, one_writer=database.dialect.traits.one_writer
         )
         if refusal is not None:
             return refusal

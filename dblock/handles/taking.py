@@ -71,7 +71,7 @@ class Taking:
         # present readers. It never waits in the server, only in the name's queue, where it polls
         # and can join them.
         hot = wait != 0 and (place is None or (not shares and contenders.names.hot(name, start)))
-        if dialect.can_wait_in_server and wait != 0 and not shares:
+        if dialect.traits.can_wait_in_server and wait != 0 and not shares:
             self.user_lock = contenders.user_locks.user_lock(hot)
         procedure = acquire(
             Exchange(dialect, name, start, wait, dialect.timeouts.socket, start),

@@ -104,7 +104,7 @@ class Borrowed(ABC):
         with self.driver.bounded(self.driver_connection, step.patience, step.within):
             # A savepoint, only on a database where a failure undoes more than its statement. SQLite
             # must not have one: if it began the transaction, its release would commit that.
-            if step.keep is None or not self._dialect.failure_aborts:
+            if step.keep is None or not self._dialect.traits.failure_aborts:
                 return self.execute(query)
             self.begin()
             if not self.driver.has_begun(self.driver_connection):  # saves two round trips

@@ -327,7 +327,7 @@ class BorrowedTransaction(TableTransaction):
         except DBAPIError as error:
             fault = self._told(error)
             lacking = isinstance(fault, StatementError) and fault.fault is Fault.PRIVILEGE
-            if lacking and not self._dialect.failure_aborts:  # for a view, or for some columns
+            if lacking and not self._dialect.traits.failure_aborts:  # on a view, or some columns
                 return {}
             raise fault from error.orig
         return {column["name"]: column["type"] for column in columns}

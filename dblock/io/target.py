@@ -233,7 +233,7 @@ def choose(
 def _refuse_memory(kind: type[Dialect], url: URL) -> None:
     database = url.database or ":memory:"
     in_memory = database in (":memory:", "file:") or database.startswith("file::memory:")
-    if kind.one_writer and (in_memory or url.query.get("mode") == "memory"):
+    if kind.traits.one_writer and (in_memory or url.query.get("mode") == "memory"):
         raise Unsupported(
             "an SQLite database in memory is seen by one connection only, so nothing would be "
             "locked; give a file: sqlite:////path/to/file"

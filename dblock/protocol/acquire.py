@@ -35,7 +35,7 @@ def acquire(
     attempt = (SharedAttempt if request.shares else Attempt)(exchange, request)
     # A refused reader reads the name, since it may share it. A waiter in the server reads it to
     # know how long to wait.
-    if wait != 0 and not request.shares and (exchange.dialect.can_notify or options.fair):
+    if wait != 0 and not request.shares and (exchange.dialect.traits.can_notify or options.fair):
         attempt.after_refusal = "join"
     if look_first:
         yield from attempt.look(None)

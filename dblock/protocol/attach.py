@@ -109,7 +109,7 @@ class _Attaching:
     def take_doubt(self, failure: StatementError) -> None:
         """Record a try that the server may have executed, or may still execute."""
         broken = failure.fault is Fault.DISCONNECTED
-        parts = failure.fault is Fault.CANCELED and not self.exchange.dialect.failure_aborts
+        parts = failure.fault is Fault.CANCELED and not self.exchange.dialect.traits.failure_aborts
         if broken or parts:
             self.doubt = self.doubt or Doubt()
             self.doubt.add(failure)
@@ -150,7 +150,7 @@ class _Attaching:
     def _consult(self) -> Procedure[bool]:
         """Read the witness; return whether it had refused the try, and is repaired. Raises LockLost
         if the hold's epoch is over."""
-        if not self.exchange.dialect.has_witness:
+        if not self.exchange.dialect.traits.has_witness:
             return False
         consulted = yield from consult(self.exchange, self.request.ttl)
         loss = ended(self.request.name, self.detached.fence, consulted.witness)

@@ -205,7 +205,7 @@ class Attempt:
             known = request.known and not position.free
             return Grant(*asked, known)
         queued = position.ahead is not None and ticket in request.tickets
-        if self.exchange.dialect.can_notify and (queued or position.free):
+        if self.exchange.dialect.traits.can_notify and (queued or position.free):
             return Take(*asked)
         request.queued(ticket)
         return Join(*asked, ticket, self.yields)
@@ -243,7 +243,7 @@ class Attempt:
             self.timed_out.__cause__ = failure.__cause__
         # If a failure does not undo the whole statement, the server may have canceled the part
         # after the grant's commit.
-        parts = failure.fault is Fault.CANCELED and not self.exchange.dialect.failure_aborts
+        parts = failure.fault is Fault.CANCELED and not self.exchange.dialect.traits.failure_aborts
         if broken or parts:
             self.doubt = self.doubt or Doubt()
             self.doubt.add(failure)
@@ -346,7 +346,7 @@ class Attempt:
 
     def _mend(self, ticket: str | None) -> Procedure[bool]:
         """Fix what may have refused a try; return whether to try again at once."""
-        if not self.exchange.dialect.has_witness:
+        if not self.exchange.dialect.traits.has_witness:
             return self.request.known and self.seen.position.free
         # The name was free, or the ticket should have joined: then the witness may have refused.
         position = self.seen.position

@@ -189,7 +189,7 @@ def _why_lost(
 ) -> Procedure[LockLost | None]:
     """Return why a token does not hold a name; None if it does, and may renew it again."""
     loss = loss_by_token(state, exchange.name, token)
-    if loss is not None or not exchange.dialect.has_witness:
+    if loss is not None or not exchange.dialect.traits.has_witness:
         return loss
     assert state is not None
     witness, *_ = yield from consult(exchange, ttl, patience=0.0)

@@ -77,7 +77,7 @@ def _refuse_semaphore(exchange: Exchange) -> Procedure[None]:
 
 def call(exchange: Exchange) -> Procedure[None]:
     """Notify the observers of a name, if the database can notify."""
-    if exchange.dialect.can_notify:
+    if exchange.dialect.traits.can_notify:
         yield from exchange.ask_or_explain(CallObservers(exchange.name))
 
 
@@ -104,7 +104,7 @@ def observe(
     intervals of ``interval`` seconds.
     """
     dialect = exchange.dialect
-    topic = dialect.topic(exchange.name) if dialect.can_notify else None
+    topic = dialect.topic(exchange.name) if dialect.traits.can_notify else None
     server: str | None = ANY_SERVER
     while True:
         called = False

@@ -88,7 +88,7 @@ def pause(exchange: Exchange, longest: float | None) -> Procedure[float]:
     expires. Raises Unsupported on a database without a witness.
     """
     dialect = exchange.dialect
-    if not dialect.has_witness:
+    if not dialect.traits.has_witness:
         raise Unsupported(
             f"{dialect.name} has no witness, and so no pause: dblock cannot tell all processes "
             "there to wait. Stop all programs that use dblock until the longest lease has expired"

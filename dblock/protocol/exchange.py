@@ -13,7 +13,7 @@ from .retry import AGAIN, retry
 from .steps import Procedure, Reply
 
 if TYPE_CHECKING:
-    from .statements import Statements
+    from .dialect import AbstractDialect
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class Exchange:
     the database, and how long it settles a lost reply. ``now`` is the time of the last reply.
     """
 
-    dialect: Statements
+    dialect: AbstractDialect
     name: str
     start: float
     wait: float | None

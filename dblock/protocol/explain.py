@@ -20,11 +20,15 @@ from ..errors import (
 from .faults import Fault, StatementError
 
 if TYPE_CHECKING:
-    from .statements import Statements
+    from .dialect import AbstractDialect
 
 
 def explain(
-    dialect: Statements, failure: StatementError, name: str | None = None, *, harmless: bool = False
+    dialect: AbstractDialect,
+    failure: StatementError,
+    name: str | None = None,
+    *,
+    harmless: bool = False,
 ) -> DBLockError:
     """Return the error for ``failure``.
 
@@ -111,7 +115,7 @@ def transaction_broken(failure: StatementError, name: str | None = None) -> Unav
     )
 
 
-def schema_missing(dialect: Statements, said: str) -> SchemaMissing:
+def schema_missing(dialect: AbstractDialect, said: str) -> SchemaMissing:
     options = f" --schema {dialect.schema}" if dialect.schema else ""
     options += f" --prefix {dialect.prefix}" if dialect.prefix != "dblock_" else ""
     command = dialect.upgraded_by or f"dblock upgrade --url <URL>{options}"

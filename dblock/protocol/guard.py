@@ -34,7 +34,7 @@ def guard(exchange: Exchange, token: str, held: Callable[[], Held]) -> Procedure
     unseen = not proof.given and proof.cause is None
     if unseen and (yield from check(exchange)):
         proof = yield from _prove(exchange, command)
-    if not proof.given and exchange.dialect.has_witness:
+    if not proof.given and exchange.dialect.traits.has_witness:
         witness, mended, _ = yield from consult(exchange)
         loss = ended(name, fence, witness)
         if loss is not None:

@@ -39,7 +39,7 @@ def why_lost(exchange: Exchange, token: str, held: Held | None) -> Procedure[Loc
         if held is None:
             return loss_by_token(state, name, token)
         loss = loss_of(state, name, token, held, exchange.now)
-        if loss is None or not exchange.dialect.has_witness:
+        if loss is None or not exchange.dialect.traits.has_witness:
             return loss
         witness, *_ = yield from consult(exchange, patience=0.0)
     except DBLockError as error:

@@ -35,7 +35,7 @@ def claim(
         chunk = min(limits, default=None)
         command = ClaimOnce(key, token, fingerprint, keep, chunk)
         try:
-            undone = chunk is not None or not dialect.failure_aborts
+            undone = chunk is not None or not dialect.traits.failure_aborts
             step = _bounded(command, left, chunk, exchange.timeout)
             reply = yield from in_transaction(exchange, step, _BUSY if undone else ())
         except StatementError as failure:
@@ -64,7 +64,7 @@ def _bounded(
 def _in_progress(exchange: Exchange) -> InProgress:
     key, wait = exchange.name, exchange.wait
     within = f" within {wait:g} s" if wait else ""
-    other = ", or another writer to this file," if exchange.dialect.one_writer else ""
+    other = ", or another writer to this file," if exchange.dialect.traits.one_writer else ""
     return InProgress(
         f"another call with the idempotency key {printable(repr(key))}{other} "
         f"has not ended{within}",

@@ -21,7 +21,7 @@ from .state import LockRow
 from .steps import Execute, Procedure
 
 if TYPE_CHECKING:
-    from .statements import Statements
+    from .dialect import AbstractDialect
 
 #: Seconds. A waiter gets a free name within about a second. If it waits longer than this for a free
 #: name, a row lock is in the way.
@@ -68,7 +68,7 @@ def look_at_all(exchange: Exchange) -> Procedure[list[LockState]]:
 
 
 def _told(
-    dialect: Statements,
+    dialect: AbstractDialect,
     row: LockRow,
     waiters: tuple[WaiterState, ...],
     run: RunState | None,
@@ -79,7 +79,7 @@ def _told(
     row_lock = None
     if not row.held:
         row_lock = row_locks.get(row.name, row_locks.get(""))
-        if row_lock is None and not dialect.sees_row_locks and _stuck(row, waiters):
+        if row_lock is None and not dialect.traits.sees_row_locks and _stuck(row, waiters):
             row_lock = SOMEBODY
     return replace(row.told(), waiters=waiters, run=run, row_lock=row_lock)
 
@@ -140,13 +140,13 @@ def with_row_lock(exchange: Exchange, refused: Refused) -> Procedure[Refused]:
 
 def _row_locks(exchange: Exchange, name: str | None) -> Procedure[dict[str, RowLockState]]:
     """Read which transactions have locked rows, by names; the key "" means all rows."""
-    if not exchange.dialect.sees_row_locks:
+    if not exchange.dialect.traits.sees_row_locks:
         return {}
     try:
         locked: dict[str, RowLockState] = (yield Execute(ListRowLocks(name))).answer
         return locked
     except StatementError as failure:
-        if failure.fault is Fault.BUSY and exchange.dialect.one_writer:
+        if failure.fault is Fault.BUSY and exchange.dialect.traits.one_writer:
             return {"": WRITING}
         if failure.fault in (Fault.READ_ONLY, Fault.PRIVILEGE):
             return {}  # a role that may only read still gets the rest

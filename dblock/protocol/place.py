@@ -25,8 +25,8 @@ from .schema_version import SCHEMA_VERSION
 from .steps import ExecuteInTransaction, Procedure, Reply
 
 if TYPE_CHECKING:
+    from .dialect import AbstractDialect
     from .state import Found, Place
-    from .statements import Statements
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 _UNQUOTABLE = frozenset("'\"`%\\")
 
 
-def settle(dialect: Statements, found: Found) -> None:
+def settle(dialect: AbstractDialect, found: Found) -> None:
     """Record the tables' place. Raises SchemaMissing for tables of another version."""
     version, place = found
     if version.version > SCHEMA_VERSION:
@@ -42,7 +42,7 @@ def settle(dialect: Statements, found: Found) -> None:
             f"dblock's tables here have version {version.version}, newer than this code's "
             f"{SCHEMA_VERSION}: upgrade dblock (pip install -U dblock)"
         )
-    if place is None and version.revision == 0 and dialect.has_witness:
+    if place is None and version.revision == 0 and dialect.traits.has_witness:
         raise Unsupported(
             "dblock's tables are here, but this role sees no rows of them: row level security "
             "hides them. Disable it, ALTER TABLE ... DISABLE ROW LEVEL SECURITY, or let the role "
@@ -149,7 +149,7 @@ def elsewhere(place: Place, there: Place | str | None) -> ValueError:
 
 
 def explain_borrowed(
-    dialect: Statements, failure: StatementError, name: str | None = None
+    dialect: AbstractDialect, failure: StatementError, name: str | None = None
 ) -> Exception:
     """Return the error for a failure in the user's transaction."""
     if failure.fault is Fault.DISCONNECTED:

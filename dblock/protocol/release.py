@@ -19,8 +19,8 @@ from .tokens import is_shared, renounced
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .dialect import AbstractDialect
     from .state import LockRow
-    from .statements import Statements
 
     Find = Callable[[Exchange], Procedure[LockRow | None]]
 
@@ -64,7 +64,7 @@ def leave(exchange: Exchange, request: LeaseRequest) -> Procedure[DBLockError | 
         left = Leave(request.name, request.token, request.tickets[-1])
         reply = yield from exchange.ask(left, patience=exchange.dialect.timing.leaving)
         # A waiter that is no longer in the queue may hold the name.
-        if exchange.dialect.can_notify and reply.answer == 0:
+        if exchange.dialect.traits.can_notify and reply.answer == 0:
             yield from _return(exchange, request)
     except StatementError as failure:
         yield Disown(tuple(request.tickets))
@@ -78,7 +78,7 @@ def _left_behind(
 ) -> Procedure[DBLockError | None]:
     """After a waiter could not leave the queue: return the error if it may hold the name; None if
     it does not."""
-    if not exchange.dialect.can_notify:
+    if not exchange.dialect.traits.can_notify:
         return None
     if failure.fault not in AWAY:
         if not (yield from _has(exchange, request.name, request.token)):
@@ -137,7 +137,7 @@ def return_all(exchange: Exchange, request: LeaseRequest) -> Procedure[DBLockErr
     return prevented
 
 
-def _ending(dialect: Statements, name: str, token: str, own: str) -> Command[int]:
+def _ending(dialect: AbstractDialect, name: str, token: str, own: str) -> Command[int]:
     """Return the statement that ends the hold of ``token``. If readers share it, only the reader
     with the token ``own`` leaves."""
     if is_shared(token):
@@ -145,9 +145,11 @@ def _ending(dialect: Statements, name: str, token: str, own: str) -> Command[int
     return _passing_on(dialect, name, token)
 
 
-def _passing_on(dialect: Statements, name: str, token: str, *, passes: bool = True) -> Command[int]:
+def _passing_on(
+    dialect: AbstractDialect, name: str, token: str, *, passes: bool = True
+) -> Command[int]:
     """Return the command that frees a name, and lets the first waiter know where it can be."""
-    return PassOn(name, token, passes) if dialect.can_notify else Release(name, token)
+    return PassOn(name, token, passes) if dialect.traits.can_notify else Release(name, token)
 
 
 def abandon(
@@ -222,7 +224,7 @@ def release(exchange: Exchange, request: ReleaseRequest) -> Procedure[None]:
         exchange.now = reply.now
         if reply.answer == 1:
             return
-        if dialect.can_notify and not contended and reader is None:
+        if dialect.traits.can_notify and not contended and reader is None:
             contended = True
             continue
         proof = token if reader is None or held is not None else reader

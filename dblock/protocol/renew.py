@@ -24,7 +24,7 @@ from .steps import Execute, Procedure, Sleep
 from .term import Term
 
 if TYPE_CHECKING:
-    from .statements import Statements
+    from .dialect import AbstractDialect
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ Renewed = Term | LockLost | RenewalFailed
 
 
 def renew_all(
-    dialect: Statements, asked: Sequence[Asked], within: float | None = None
+    dialect: AbstractDialect, asked: Sequence[Asked], within: float | None = None
 ) -> Procedure[tuple[list[Renewed], float]]:
     """Renew many holds in one round trip; return the outcome of each, in their order, and the time.
 
@@ -80,7 +80,7 @@ def renew_all(
                 replaced = True  # the connection may have died while it was idle
                 lost += [] if failure.end is None else [failure.end]
                 batches.append(batch)
-            elif failure.fault is Fault.BUSY and len(batch) > 1 and not dialect.one_writer:
+            elif failure.fault is Fault.BUSY and len(batch) > 1 and not dialect.traits.one_writer:
                 half = len(batch) // 2
                 batches += [batch[half:], batch[:half]]
             else:
@@ -97,7 +97,7 @@ def renew_all(
                 outcomes[hold] = Term(reply.sent, hold.renewal.ttl)
             else:
                 refused.append(hold)
-        if refused and dialect.has_witness and not mended:
+        if refused and dialect.traits.has_witness and not mended:
             refused, mended, now = yield from _consult(dialect, refused, outcomes, now, within)
             if mended:
                 batches.append(refused)
@@ -121,7 +121,7 @@ def _renewals(batch: Sequence[Asked]) -> tuple[Renewal, ...]:
 
 
 def _consult(
-    dialect: Statements,
+    dialect: AbstractDialect,
     refused: Sequence[Asked],
     outcomes: dict[Asked, Renewed],
     now: float,
@@ -147,7 +147,7 @@ def _consult(
 
 
 def _why_not(
-    dialect: Statements, refused: Sequence[Asked], within: float | None
+    dialect: AbstractDialect, refused: Sequence[Asked], within: float | None
 ) -> Procedure[tuple[dict[Asked, Renewed], float]]:
     """Read, in one round trip, why the renewing statement did not find these holds; return the
     time too."""
@@ -184,7 +184,7 @@ def confirm(exchange: Exchange, asked: Asked) -> Procedure[Term | DBLockError]:
             return exchange.explain(outcome.failure, harmless=True)
 
 
-def renew(dialect: Statements, asked: Asked, start: float) -> Procedure[Term]:
+def renew(dialect: AbstractDialect, asked: Asked, start: float) -> Procedure[Term]:
     """Renew a hold, and retry until the holder's own deadline. Raises LockLost when it is over."""
     now, term = start, asked.held.term
     away: str | None = None

@@ -78,7 +78,7 @@ class _Attempts:
         server may last."""
         dialect = self.exchange.dialect
         longest = [self.left, dialect.longest_patience]
-        if dialect.one_writer:  # once the lock is held, no statement could delete the row
+        if dialect.traits.one_writer:  # once the lock is held, no statement could delete the row
             yield from self.waiter.leave()
         elif self.away_since is None:
             self.exchange.now = yield from self.waiter.note(self.exchange.now)
@@ -121,7 +121,7 @@ def lock(
     and DeadlockDetected if the database undid the transaction. After both the user has to run the
     transaction again.
     """
-    if borrowed and exchange.dialect.skips_locked:
+    if borrowed and exchange.dialect.traits.skips_locked:
         step = _undone_if_refused(
             SelectForUpdate(exchange.name, 0.0, borrowed=True), 0.0, exchange.timeout
         )
@@ -141,7 +141,7 @@ def _wait(tries: _Attempts, borrowed: bool) -> Procedure[Locked | Refused]:
     while True:
         state: LockRow | None = None
         # A waiter reads the name first: a read costs less than a transaction.
-        looks = borrowed or tries.number or not exchange.dialect.looks_itself
+        looks = borrowed or tries.number or not exchange.dialect.traits.looks_itself
         if looks and tries.away_since is None:
             state = yield from _look_first(tries)
         if state is None or not state.held:
@@ -178,7 +178,7 @@ def _try_own(tries: _Attempts) -> Procedure[RowOutcome | None]:
         tried: RowOutcome = (yield ExecuteInTransaction(command, left)).answer
         if tried.locked:
             return tried
-        if exchange.dialect.one_writer:
+        if exchange.dialect.traits.one_writer:
             created = yield ExecuteInTransaction(Create(exchange.name))
             if created.answer == 1:
                 return RowOutcome(locked=True)
@@ -226,7 +226,7 @@ def _try_borrowed(tries: _Attempts) -> Procedure[RowOutcome | None]:
     step = _undone_if_refused(command, left, None if chunk is None else chunk + exchange.timeout)
     try:
         tried: RowOutcome = (yield from in_transaction(exchange, step, _REFUSED)).answer
-        if not tried.locked and exchange.dialect.one_writer:
+        if not tried.locked and exchange.dialect.traits.one_writer:
             step = ExecuteInTransaction(Create(exchange.name, borrowed=True), left)
             created = yield from in_transaction(exchange, step, _REFUSED)
             tried = tried._replace(locked=created.answer == 1)
@@ -258,12 +258,12 @@ def _conflict(exchange: Exchange, state: LockRow | None, *, stale: bool) -> Conf
     """Return the error if no further try can succeed in this transaction; None if one may."""
     dialect, name = exchange.dialect, exchange.name
     if state is None:
-        if not dialect.refusal_holds or dialect.one_writer:
+        if not dialect.traits.refusal_holds or dialect.traits.one_writer:
             return None
         why = "was deleted just now, and this transaction keeps others from creating it"
     elif stale:
         why = "is newer than this transaction's snapshot"
-    elif state.held and dialect.refusal_holds:
+    elif state.held and dialect.traits.refusal_holds:
         why = "was leased just before, and this transaction blocks that lease"
     else:
         return None
@@ -279,7 +279,7 @@ def _look_first(tries: _Attempts) -> Procedure[LockRow | None]:
     InnoDB also locks the gap in which a missing row would be, so the row is created before.
     """
     state: LockRow | None = None
-    if tries.exchange.dialect.refusal_holds:
+    if tries.exchange.dialect.traits.refusal_holds:
         state = yield from look(tries.exchange)
         if state is None:
             yield from _create(tries)
@@ -293,7 +293,7 @@ def _create(tries: _Attempts) -> Procedure[bool]:
     transaction writes at a time: then the locking transaction creates the row itself.
     """
     exchange = tries.exchange
-    if exchange.dialect.one_writer:
+    if exchange.dialect.traits.one_writer:
         return False
     try:
         yield from exchange.ask(Create(exchange.name))

@@ -48,7 +48,9 @@ class SharedAttempt(Attempt):
     def yields(self) -> bool:
         # A waiter in the server reads the row after a moment, and joins the queue when it sees
         # that readers use the name. This gives it the time to do so.
-        return self.exchange.dialect.can_wait_in_server and self.exchange.elapsed < self.patient
+        return (
+            self.exchange.dialect.traits.can_wait_in_server and self.exchange.elapsed < self.patient
+        )
 
     @property
     def promising(self) -> bool:
@@ -111,8 +113,9 @@ class SharedAttempt(Attempt):
         yield from self.look(ticket)
         held = yield from self._found()
         # Usually the readers have left, or a waiter has come. If not, the witness refused it.
-        witness = reply is not None and self.exchange.dialect.has_witness and self.opens is None
-        if held is None and witness and self._joinable and (yield from self._mend_witness()):
+        refused = reply is not None and self._joinable
+        witness = self.exchange.dialect.traits.has_witness and self.opens is None
+        if held is None and refused and witness and (yield from self._mend_witness()):
             held = yield from self._join_once(ticket)
         return held
 
@@ -137,7 +140,7 @@ class SharedAttempt(Attempt):
 
     def _call_readers(self) -> Procedure[None]:
         """Notify the readers behind this one, now that it holds the name: they may join."""
-        if self.exchange.dialect.can_notify and self.request.tickets:
+        if self.exchange.dialect.traits.can_notify and self.request.tickets:
             command = CallReaders(self.request.name, self.request.token)
             try:
                 self.exchange.now = (yield Execute(command, CALLING)).now
@@ -159,9 +162,9 @@ class SharedAttempt(Attempt):
         Without notifications a writer registers before it joins the queue, or when it finds that
         readers hold the name. Then it is enough that the readers have held it for this long.
         """
-        lasted = self.exchange.elapsed
-        state = self.seen.state
-        if not self.exchange.dialect.can_notify and state is not None and state.lasted is not None:
+        lasted, state = self.exchange.elapsed, self.seen.state
+        polls = not self.exchange.dialect.traits.can_notify
+        if polls and state is not None and state.lasted is not None:
             lasted = max(lasted, state.lasted)
         return lasted >= self.patient
 

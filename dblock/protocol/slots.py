@@ -172,7 +172,7 @@ class SlotAttempt(Attempt):
         if rowless is not None:  # even if a slot seems free: a guard may block it
             yield from self._write(Create(rowless))
             again = True
-        if self.exchange.dialect.has_witness and (again or self.seen.position.free):
+        if self.exchange.dialect.traits.has_witness and (again or self.seen.position.free):
             again = (yield from self._mend_witness()) or (again and not self.closed)
         return again
 

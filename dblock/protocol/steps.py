@@ -37,7 +37,7 @@ class Execute(NamedTuple):
 class ExecuteInTransaction(NamedTuple):
     """Execute one command in the transaction that is to hold the row lock.
 
-    ``patience`` is how many seconds a database with :attr:`~.Statements.one_writer` may wait to
+    ``patience`` is how many seconds a database with :attr:`~.Traits.one_writer` may wait to
     begin the transaction; None for its own limit. ``within`` bounds the wait for the reply as with
     :class:`Execute`; None leaves the limit of the user's own connection. With ``keep`` a failed
     statement is undone, by a savepoint if necessary, so that the transaction stays usable. If

@@ -26,7 +26,7 @@ from .retry import AWAY, PASSING, retry_after
 from .steps import Execute, Procedure, Reply, Step
 
 if TYPE_CHECKING:
-    from .statements import Statements
+    from .dialect import AbstractDialect
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class Caller(NamedTuple):
 class Waiter:
     """One wait of one caller for one name. Its methods are parts of procedures."""
 
-    dialect: Statements
+    dialect: AbstractDialect
     name: str
     strategy: str
     start: float

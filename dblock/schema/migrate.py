@@ -229,7 +229,7 @@ def migrating(
             stack.callback(engine.dispose)
         stack.enter_context(told(dialect))
         stack.enter_context(_one_at_a_time)
-        if dialect.one_writer:
+        if dialect.traits.one_writer:
             _begin_immediately(apart, dialect)
         else:
             stack.enter_context(alone(engine, dialect, "dblock", wait=PATIENCE))

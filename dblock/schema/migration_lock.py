@@ -102,7 +102,7 @@ def alone(
     patience = check_wait(wait)
     with contextlib.ExitStack() as stack:
         who: Callable[[], str] = str  # returns "": the holder is unknown
-        if dialect.one_writer:
+        if dialect.traits.one_writer:
             attempt = _file_lock(engine, stack)
             own = stack.enter_context(_own_connection(engine)) if needed is not None else None
         else:

@@ -115,7 +115,7 @@ def test_opposite_orders(new_locks: NewLocks) -> None:
 
 def test_row_locks_of_its_own(locks: Locks, others: Locks, threads: Threads) -> None:
     """More than one would be more than one writer."""
-    if locks._database.dialect.one_writer:
+    if locks._database.dialect.traits.one_writer:
         with pytest.raises(Unsupported, match="take one row lock, or leases"):
             locks.all(locks.row("b"), locks.row("a"))
     else:
@@ -150,7 +150,7 @@ def test_in_the_users_transaction(
 
 
 def test_both_kinds(locks: Locks, others: Locks, threads: Threads) -> None:
-    if locks._database.dialect.one_writer:
+    if locks._database.dialect.traits.one_writer:
         with pytest.raises(Unsupported, match="a row lock locks everything"):
             locks.all(locks.row("b"), locks.lease("a", ttl=LONG))
         return

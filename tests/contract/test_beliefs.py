@@ -157,7 +157,7 @@ def test_a_row_lock_that_is_lost(locks: Locks, db: Database, told: Told) -> None
     with contextlib.suppress(LockLost):
         row.release()
     assert told.changes in ([Change.GRANTED, Change.LOST], [Change.GRANTED, Change.RELEASED])
-    assert (Change.LOST in told.changes) is (not locks._database.dialect.one_writer)
+    assert (Change.LOST in told.changes) is (not locks._database.dialect.traits.one_writer)
 
 
 def test_nobody_needs_to_observe(locks: Locks, monkeypatch: pytest.MonkeyPatch) -> None:

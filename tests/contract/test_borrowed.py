@@ -244,18 +244,18 @@ def test_a_lease_granted_while_the_row_was_waited_for(
             except Conflict as conflict:
                 # Refused here it holds the row until its end, so that comes at once.
                 told_to_retry(conflict)
-                assert locks._database.dialect.refusal_holds
+                assert locks._database.dialect.traits.refusal_holds
                 return False
 
     with engine.connect() as other:
-        if locks._database.dialect.one_writer:
+        if locks._database.dialect.traits.one_writer:
             other.exec_driver_sql("BEGIN IMMEDIATE")
         other.execute(grant.values(expires_at=FAR_OFF))
         taking = threads.start(take)
         threading.Event().wait(MOMENT)  # until it waits in the server
         assert not taking.done()
         other.commit()
-    if locks._database.dialect.refusal_holds:
+    if locks._database.dialect.traits.refusal_holds:
         assert taking.result(LONG) is False
     else:
         threading.Event().wait(MOMENT)  # until it waits for the lease's end
@@ -263,4 +263,4 @@ def test_a_lease_granted_while_the_row_was_waited_for(
     start = time.monotonic()
     assert locks.release("order", force=True)
     assert time.monotonic() - start < locks.timeouts.query / 2
-    assert taking.result(LONG) is not locks._database.dialect.refusal_holds
+    assert taking.result(LONG) is not locks._database.dialect.traits.refusal_holds

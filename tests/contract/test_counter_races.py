@@ -58,7 +58,7 @@ def test_update_keeps_others_off_after_a_lost_race(
             if tries == 1:
                 stock.take(other, 1, 4)
                 other.commit()
-            elif not locks._database.dialect.one_writer:  # there is no lock for readers
+            elif not locks._database.dialect.traits.one_writer:  # there is no lock for readers
                 with pytest.raises(DBAPIError):
                     other.get(Product, 1, with_for_update={"nowait": True})
         return value + 100
@@ -144,12 +144,12 @@ def test_never_oversold(stock: Counter, engine: Engine) -> None:
 def test_an_old_snapshot(
     locks: Locks, stock: Counter, engine: Engine, db: Database, world: World
 ) -> None:
-    if locks._database.dialect.one_writer:
+    if locks._database.dialect.traits.one_writer:
         strict = world.engine(db.users_url)
     else:
         strict = world.engine(db.users_url, isolation_level="REPEATABLE READ")
     with strict.connect() as connection:
-        if locks._database.dialect.one_writer:
+        if locks._database.dialect.traits.one_writer:
             connection.exec_driver_sql("BEGIN")  # which the driver leaves to the first write
         assert stock.value(connection, 1) == 10
         with new_session(engine) as other:
@@ -158,7 +158,8 @@ def test_an_old_snapshot(
         try:
             assert stock.take(connection, 1, 6)
         except Conflict as conflict:
-            assert locks._database.dialect.failure_aborts or locks._database.dialect.one_writer
+            traits = locks._database.dialect.traits
+            assert traits.failure_aborts or traits.one_writer
             told_to_retry(conflict)
             connection.rollback()
             assert stock.take(connection, 1, 6)
@@ -177,7 +178,7 @@ def test_a_cycle(locks: Locks, stock: Counter, engine: Engine, threads: Threads)
             with new_session(engine) as session:
                 try:
                     stock.take(session, first)
-                    if tries == 1 and not locks._database.dialect.one_writer:
+                    if tries == 1 and not locks._database.dialect.traits.one_writer:
                         together.wait(LONG)
                     stock.take(session, second)
                     session.commit()
@@ -192,5 +193,5 @@ def test_a_cycle(locks: Locks, stock: Counter, engine: Engine, threads: Threads)
 
     taking = [threads.start(take, 1, 2), threads.start(take, 2, 1)]
     tries = sorted(done.result(LONG) for done in taking)
-    assert tries == ([1, 1] if locks._database.dialect.one_writer else [1, 2])
+    assert tries == ([1, 1] if locks._database.dialect.traits.one_writer else [1, 2])
     assert (left(engine, stock), left(engine, stock, 2)) == (8, 8)

@@ -120,7 +120,7 @@ def test_a_constraint_of_the_users(locks: Locks, db: Database, engine: Engine) -
     with borrowed(engine, "connection") as on:
         with pytest.raises(DBAPIError):
             counter.add(on, 1, 10, idempotency_key=KEY)
-        if locks._database.dialect.failure_aborts:
+        if locks._database.dialect.traits.failure_aborts:
             on.rollback()
         assert counter.add(on, 1, 9, idempotency_key=KEY) is True
         assert counter.value(on, 1) == 19

@@ -189,7 +189,7 @@ def test_no_such_row(shelf: Counter, engine: Engine) -> None:
 def test_nobody_waits_while_a_row_is_free(
     locks: Locks, shelf: Counter, engine: Engine, threads: Threads
 ) -> None:
-    if locks._database.dialect.one_writer:  # whose writers wait for each other in any case
+    if locks._database.dialect.traits.one_writer:  # whose writers wait for each other in any case
         return
     with ExitStack() as stack:
         sessions = [stack.enter_context(new_session(engine)) for _ in range(STRIPES)]
@@ -203,7 +203,7 @@ def test_nobody_waits_while_a_row_is_free(
 def test_who_finds_none_free_waits_for_one(
     locks: Locks, engine: Engine, db: Database, threads: Threads
 ) -> None:
-    if locks._database.dialect.one_writer:
+    if locks._database.dialect.traits.one_writer:
         return
     value, key = made(db, Integer, 5)
     counter = locks.counter(value, key=key, stripes=1)

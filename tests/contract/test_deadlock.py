@@ -78,7 +78,7 @@ def test_one_of_a_cycle_is_told(
     """
     patient = Timeouts(query=SECONDS, socket=2 * SECONDS)
     programs = [new_locks(timeouts=patient) for _ in takes]
-    if programs[0]._database.dialect.one_writer:  # whoever has a row lock there waits for nobody
+    if programs[0]._database.dialect.traits.one_writer:  # a row lock there waits for no other
         takes = tuple(lease for _ in takes)
     names = [f"name {number}" for number in range(len(takes))]
     all_hold = threading.Barrier(len(takes), timeout=SECONDS)

@@ -198,7 +198,7 @@ def test_a_release_by_its_text_passes_nothing_on_under_a_guard(
     locks: Locks, others: Locks, engine: Engine, threads: Threads
 ) -> None:
     """The transaction of the process that has detached it may be open yet."""
-    if locks._database.dialect.one_writer:
+    if locks._database.dialect.traits.one_writer:
         return  # nobody releases anything while it is open
     lease = locks.lease("report", ttl=LONG)
     with borrowed(engine, "connection") as on:
@@ -266,7 +266,7 @@ def test_events(locks: Locks, others: Locks) -> None:
 
 
 def test_in_a_transaction_that_is_the_files_one_writer(locks: Locks, engine: Engine) -> None:
-    if not locks._database.dialect.one_writer:
+    if not locks._database.dialect.traits.one_writer:
         return
     detached = locks.detached("report")
     with borrowed(engine, "connection") as on, locks.row("other", on=on):

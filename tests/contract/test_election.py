@@ -546,7 +546,7 @@ def test_an_observer_goes_on_after_an_outage(election: Election, others: Locks) 
 @pytest.mark.parametrize("times", [{"observe": 3600.0}])
 def test_observers_are_called(election: Election, others: Locks, locks: Locks) -> None:
     """On PostgreSQL: of a new leader, a value and a resignation, long before they would look."""
-    interval = 3600.0 if locks._database.dialect.can_notify else LOOKS
+    interval = 3600.0 if locks._database.dialect.traits.can_notify else LOOKS
     watching = Watching(others.election("leader"), interval)
     assert watching.next() is None
     listening(others)
@@ -590,7 +590,7 @@ def listening(locks: Locks) -> None:
     """Wait until who observes is called; before that it looks after each interval."""
     sync = locks.target.sync if isinstance(locks, Surface) else locks
     notifier = sync._database.contenders.local_queue.notifier
-    if locks._database.dialect.can_notify:
+    if locks._database.dialect.traits.can_notify:
         eventually(lambda: any(call.waits for call in tuple(notifier._calls.values())))
 
 

@@ -89,7 +89,7 @@ def test_other_names_are_other_locks(locks: Locks, others: Locks, threads: Threa
     row, lease = others.row("b", wait=0), others.lease("c", wait=0, ttl=LONG)
     with locks.lease("a", ttl=LONG):
         assert threads.run(row.acquire)
-        assert threads.run(lease.acquire) is not locks._database.dialect.one_writer
+        assert threads.run(lease.acquire) is not locks._database.dialect.traits.one_writer
         row.release()
         assert lease.held or threads.run(lease.acquire)
         lease.release()
@@ -127,7 +127,7 @@ def test_under_contention(new_locks: NewLocks, facts: Facts, engine: Engine) -> 
                     lock = locks.row("order", on=connection)
                     while not acquired(lock):
                         # A lease came first, and here a refused row lock is in its way.
-                        assert locks._database.dialect.refusal_holds
+                        assert locks._database.dialect.traits.refusal_holds
                         connection.rollback()
                     facts.write(connection, facts.read(connection) + 1)
                     connection.commit()

@@ -103,7 +103,7 @@ def test_without_a_hold(locks: Locks, engine: Engine) -> None:
 def test_a_takeover_waits_for_the_guarded_transaction(
     locks: Locks, others: Locks, engine: Engine, facts: Facts, threads: Threads
 ) -> None:
-    one_writer = locks._database.dialect.one_writer
+    one_writer = locks._database.dialect.traits.one_writer
     lease = locks.lease("report", ttl=ENOUGH if one_writer else LONG, renew=False)
     assert lease.acquire()
     begun: list[str] = []
@@ -151,7 +151,7 @@ def test_the_holders_renewal_does_not_wait(
         with borrowed(engine, "session") as on, lease.guard(on):
             facts.add(on, 1)
             renewing = threads.start(lease.renew)
-            if locks._database.dialect.one_writer:
+            if locks._database.dialect.traits.one_writer:
                 threading.Event().wait(MOMENT)
                 assert not renewing.done()
             else:
@@ -178,7 +178,7 @@ def test_a_release_during_the_guard(
                 releasing = threads.start(lambda: others.release("report", force=True) or None)
             else:
                 releasing = threads.start(lease.release)
-            if not locks._database.dialect.one_writer:
+            if not locks._database.dialect.traits.one_writer:
                 releasing.result(LONG)
                 assert not lease.locked()
             assert not threads.run(later.acquire, blocking=False)
@@ -239,7 +239,7 @@ def test_guards_do_not_exclude_each_other(locks: Locks, engine: Engine, facts: F
         with lease.guard(one):
             pass
         place = locks._database.dialect.place
-        if locks._database.dialect.one_writer or (place is not None and place.clustered):
+        if locks._database.dialect.traits.one_writer or (place is not None and place.clustered):
             one.commit()
         with borrowed(engine, "session") as two, lease.guard(two):
             facts.add(two, 2)
@@ -256,7 +256,7 @@ def test_stale_after_a_takeover_since_the_snapshot(
     lease, later = locks.lease("report", ttl=LONG), others.lease("report", ttl=LONG)
     assert lease.acquire()
     with borrowed(strict, "session") as on:
-        if locks._database.dialect.one_writer:
+        if locks._database.dialect.traits.one_writer:
             on.execute(text("BEGIN"))  # which the driver itself leaves to the first write
         facts.read(on)
         expire(engine, locks, "report")

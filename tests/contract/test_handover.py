@@ -314,7 +314,7 @@ def test_a_guard_ends_before_another_goes_on(
     with borrowed(engine, "session") as on:
         with lease.guard(on):
             facts.add(on, 1)
-        if locks._database.dialect.one_writer:
+        if locks._database.dialect.traits.one_writer:
             with pytest.raises(DeadlockDetected):
                 lease.detach()
             on.commit()

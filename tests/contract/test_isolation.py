@@ -38,13 +38,14 @@ def strict(db: Database, world: World, request: pytest.FixtureRequest) -> Iterat
 
 def begin(on: Borrowed, locks: Locks, facts: Facts) -> None:
     """Begin a transaction whose snapshot is taken now."""
-    if locks._database.dialect.one_writer:
+    if locks._database.dialect.traits.one_writer:
         on.execute(text("BEGIN"))  # which the driver itself leaves to the first write
     facts.read(on)
 
 
 def sees_only_its_snapshot(locks: Locks) -> bool:
-    return locks._database.dialect.failure_aborts or locks._database.dialect.one_writer
+    traits = locks._database.dialect.traits
+    return traits.failure_aborts or traits.one_writer
 
 
 @pytest.mark.parametrize("how", BORROWED)
@@ -101,7 +102,7 @@ def test_a_new_name(locks: Locks, strict: Engine, facts: Facts) -> None:
         try:
             assert locks.row("new", wait=LONG, on=on).acquire()
         except Conflict as conflict:
-            assert locks._database.dialect.failure_aborts
+            assert locks._database.dialect.traits.failure_aborts
             told_to_retry(conflict)
             on.rollback()
             assert locks.row("new", wait=LONG, on=on).acquire()
@@ -134,7 +135,7 @@ def test_the_guard_after_renewals(locks: Locks, strict: Engine, facts: Facts) ->
                 with lease.guard(on):
                     facts.add(on, 1)
             except Conflict as conflict:
-                assert locks._database.dialect.one_writer
+                assert locks._database.dialect.traits.one_writer
                 told_to_retry(conflict)
                 on.rollback()
                 with lease.guard(on):

@@ -314,7 +314,7 @@ def test_in_progress(
             call(others, second, wait=within)
         assert caught.value.name == "order-42"
         assert settings(second, db.kind) == before
-        if not locks._database.dialect.one_writer:
+        if not locks._database.dialect.traits.one_writer:
             with others.once(second, "order-43", wait=within) as other:
                 assert not other.replayed
             assert settings(second, db.kind) == before
@@ -438,10 +438,10 @@ def test_inside_itself(locks: Locks, engine: Engine) -> None:
 
 def test_a_snapshot_that_is_too_old(locks: Locks, engine: Engine, facts: Facts) -> None:
     """Run it again, or have the right result: never a second effect."""
-    level = "SERIALIZABLE" if locks._database.dialect.one_writer else "REPEATABLE READ"
+    level = "SERIALIZABLE" if locks._database.dialect.traits.one_writer else "REPEATABLE READ"
     isolated = engine.execution_options(isolation_level=level)
     with new_session(isolated) as old, new_session(engine) as new:
-        if not locks._database.dialect.one_writer:
+        if not locks._database.dialect.traits.one_writer:
             facts.read(old)
         call(locks, new)
         new.commit()

@@ -114,7 +114,7 @@ class Clock:
     def perform(self, step: Step) -> Reply[Any]:
         sent = self.now
         if isinstance(step, WaitTurn):
-            ticket = (TICKET * "0", self._dialect.can_notify) if step.look else (None, False)
+            ticket = (TICKET * "0", self._dialect.traits.can_notify) if step.look else (None, False)
             return Reply(Turn(True, *ticket), sent, self.now)
         if isinstance(step, Sleep | WaitNotification):  # nobody calls
             assert step.seconds >= 0
@@ -141,7 +141,7 @@ class Clock:
         return Reply(None, sent, self.now)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        place = (0, False, self.now) if self._dialect.can_notify else (0, False)
+        place = (0, False, self.now) if self._dialect.traits.can_notify else (0, False)
         if sql == self._dialect.query(Look(("report",))).sql:
             return [HELD]
         if sql == self._dialect.query(LookQueued("report", "", "")).sql:
@@ -257,7 +257,7 @@ def test_the_textbook_policy(kind: str, way: Way) -> None:
     dialect = dialect_of(kind)
     clock = Clock(dialect, iter([(0.0, None)] * 100))
     assert isinstance(clock.drive(way(dialect, RetryPolicy.textbook(), None)), Refused)
-    if way is not users_row or not dialect.refusal_holds:
+    if way is not users_row or not dialect.traits.refusal_holds:
         assert [seconds for _, seconds in clock.sleeps if seconds] == [1.0, 1.0, 1.0]
 
 

@@ -116,7 +116,7 @@ def test_a_writer_that_would_wait_for_itself(locks: Locks, engine: Engine) -> No
     lease.acquire()
     with engine.connect() as connection:
         with lease.guard(connection):
-            if locks._database.dialect.one_writer:
+            if locks._database.dialect.traits.one_writer:
                 for act in (lease.renew, lease.release, locks.lease("another").acquire):
                     with pytest.raises(DeadlockDetected, match=r"one writer|everything"):
                         act()
@@ -139,7 +139,7 @@ def test_what_is_left_is_told_as_it_is(locks: Locks, engine: Engine) -> None:
     with engine.begin() as connection:
         connection.execute(table.insert().values(id=1, stock=5))
     with engine.connect() as old:
-        if not locks._database.dialect.one_writer:
+        if not locks._database.dialect.traits.one_writer:
             assert stock.value(old, 1) == 5
         with engine.begin() as connection:
             stock.take(connection, 1, 5)

@@ -140,7 +140,7 @@ def test_a_name_with_a_queue_stays(locks: Locks, engine: Engine) -> None:
 def test_a_name_that_is_locked_stays(locks: Locks, others: Locks, engine: Engine) -> None:
     """And nobody waits for it: the others go."""
     used(locks, engine, "a", "locked", "z")
-    if locks._database.dialect.one_writer:
+    if locks._database.dialect.traits.one_writer:
         with others.row("locked"):
             pass  # nothing else is written meanwhile
     else:
@@ -154,7 +154,7 @@ def test_a_name_that_is_locked_stays(locks: Locks, others: Locks, engine: Engine
 
 
 def test_a_guarded_name_stays(locks: Locks, engine: Engine, facts: Facts) -> None:
-    if locks._database.dialect.one_writer:
+    if locks._database.dialect.traits.one_writer:
         return  # nothing else is written meanwhile
     used(locks, engine, "old")
     with locks.lease("report", ttl=LONG) as lease, borrowed(engine, "connection") as connection:
@@ -234,7 +234,7 @@ def test_who_waits_for_a_row_goes_on(
         with new_locks().row("report"):
             row = threads.start(_row, new_locks())
             lease = threads.start(_lease, new_locks())
-            eventually(lambda: locks._database.dialect.one_writer or _waiters(engine) == 2)
+            eventually(lambda: locks._database.dialect.traits.one_writer or _waiters(engine) == 2)
         while not (row.done() and lease.done()):
             locks.prune_names(60)
         before, fence = fence, lease.result(LONG)

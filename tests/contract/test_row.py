@@ -134,7 +134,8 @@ def test_lost_with_its_connection(locks: Locks, others: Locks, db: Database) -> 
     row = locks.row("order")
     assert row.acquire()
     if end_sessions(db) == 0:
-        assert locks._database.dialect.one_writer  # a file's lock ends with its process alone
+        # A file's lock ends with its process alone.
+        assert locks._database.dialect.traits.one_writer
         row.check()
         row.release()
         return

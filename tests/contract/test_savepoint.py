@@ -209,7 +209,7 @@ def test_a_savepoint_that_may_have_begun_the_transaction_is_refused(
     """Nothing tells whether sqlite3 had begun a transaction before the savepoint."""
     lease = locks.lease("report", ttl=LONG)
     assert lease.acquire()
-    doubtful = locks._database.dialect.one_writer
+    doubtful = locks._database.dialect.traits.one_writer
     with borrowed(engine, how) as on, savepoint(on):
         if before is not None:
             before(on)

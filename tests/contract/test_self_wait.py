@@ -71,7 +71,7 @@ def test_a_lock_that_went_with_its_savepoint(
         with pytest.raises(DeadlockDetected):
             again.acquire(timeout=LONG)
         end(on, savepoint.rollback)
-        if locks._database.dialect.refusal_holds:
+        if locks._database.dialect.traits.refusal_holds:
             assert row.held
             assert not threads.start(
                 lambda: locks.lease("report", ttl=LONG).acquire(blocking=False)
@@ -106,7 +106,7 @@ def test_locks_in_many_savepoints_leave_nothing(locks: Locks, engine: Engine) ->
             gc.collect()
             assert root() is None
         watching = list(connection.dispatch.rollback_savepoint)
-        assert len(watching) == (0 if locks._database.dialect.refusal_holds else 1)
+        assert len(watching) == (0 if locks._database.dialect.traits.refusal_holds else 1)
 
 
 def test_a_lock_from_before_a_savepoint_stays(locks: Locks, engine: Engine) -> None:
@@ -149,7 +149,7 @@ def test_by_a_lock_in_the_users_transaction(locks: Locks, engine: Engine, second
 def test_a_row_lock_where_there_is_one_writer(locks: Locks, threads: Threads) -> None:
     """There a row lock is the lock of everything, so any other would be waited for in vain."""
     with locks.row("a"):
-        if locks._database.dialect.one_writer:
+        if locks._database.dialect.traits.one_writer:
             for lock in (locks.lease("b"), locks.row("b")):
                 with pytest.raises(DeadlockDetected, match="take leases before row locks"):
                     lock.acquire()

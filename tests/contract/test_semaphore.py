@@ -296,7 +296,7 @@ def test_a_slot_under_a_guard_is_not_taken(
     locks: Locks, others: Locks, new_locks: NewLocks, engine: Engine
 ) -> None:
     """Its holder may have expired: it may commit yet, so another slot is taken, or none."""
-    if locks._database.dialect.one_writer:
+    if locks._database.dialect.traits.one_writer:
         return  # there a guard keeps out whoever writes
     semaphore = locks.semaphore(NAME, 2, ttl=LONG)
     semaphore.acquire()
@@ -370,7 +370,7 @@ def test_a_slot_of_before_is_not_taken_from_who_waits(locks: Locks, others: Lock
 def test_a_slot_of_before_under_a_guard_is_not_taken(
     locks: Locks, others: Locks, engine: Engine
 ) -> None:
-    if locks._database.dialect.one_writer:
+    if locks._database.dialect.traits.one_writer:
         return  # there a guard keeps out whoever writes
     held = others.lease(used(locks), ttl=LONG)
     held.acquire()

@@ -156,7 +156,7 @@ def test_nobody_writes_while_a_readers_guard_is_open(
 ) -> None:
     """Although the reader has gone, and the last of the others after it, and a writer waits."""
     locks = new_locks()
-    if locks._database.dialect.one_writer:
+    if locks._database.dialect.traits.one_writer:
         return  # there a guard keeps out whoever writes
     guarded, last = locks.shared(NAME, ttl=LONG), new_locks().shared(NAME, ttl=LONG)
     guarded.acquire()
@@ -174,7 +174,7 @@ def test_nobody_writes_while_a_readers_guard_is_open(
 
 
 def test_a_guard_keeps_no_reader_out(locks: Locks, others: Locks, engine: Engine) -> None:
-    if locks._database.dialect.one_writer:
+    if locks._database.dialect.traits.one_writer:
         return  # there a guard keeps out whoever writes
     with (
         locks.shared(NAME, ttl=LONG) as reader,

@@ -36,7 +36,7 @@ def stand(engine: Engine, locks: Locks, token: str) -> None:
     """Let one stand in the name's queue whose token this is, and who is called by nobody."""
     ticket = "0" * 24 + token + "2000its owner"
     with engine.begin() as connection:
-        waiters = [ticket] if locks._database.dialect.can_notify else ticket[:24]
+        waiters = [ticket] if locks._database.dialect.traits.can_notify else ticket[:24]
         connection.execute(update(TABLE).where(named(locks, NAME)).values(waiters=waiters))
 
 

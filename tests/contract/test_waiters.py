@@ -87,7 +87,7 @@ def test_who_waits_for_a_row_lock(
 
     take(others.row("report"))
     with blocked(engine, locks, "report"):
-        if locks._database.dialect.one_writer:
+        if locks._database.dialect.traits.one_writer:
             return  # nobody can write there that it waits
         threads.start(take, lock_of(locks, "row"))
         eventually(lambda: any(state.waiters for state in listed()))

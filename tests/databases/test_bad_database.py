@@ -89,7 +89,7 @@ def test_a_failed_transaction(locks: Locks, engine: Engine) -> None:
         with contextlib.suppress(DBAPIError):
             connection.exec_driver_sql("SELECT * FROM no_such_table")
         row = locks.row("order", on=connection, wait=0)
-        if locks._database.dialect.failure_aborts:
+        if locks._database.dialect.traits.failure_aborts:
             with pytest.raises(ValueError, match="has already failed; roll it back first"):
                 row.acquire()
             connection.rollback()

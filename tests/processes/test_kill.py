@@ -18,7 +18,7 @@ SLACK = 30.0  # for a busy machine; what is asserted with it is "some time", not
 
 def test_a_killed_holder_frees_its_row_at_once(db: Database) -> None:
     with Locks(db.url) as locks:
-        others_rows = [] if locks._database.dialect.one_writer else ["other row"]
+        others_rows = [] if locks._database.dialect.traits.one_writer else ["other row"]
         # One after the other: on a database with one writer a row lock keeps all others out.
         with ExitStack() as stack:
             other = stack.enter_context(Process(hold, db.url, {"other lease": LONG}, others_rows))
@@ -27,7 +27,7 @@ def test_a_killed_holder_frees_its_row_at_once(db: Database) -> None:
             assert victim.message() == "held"
             waiter = stack.enter_context(Process(want, db.url, "row"))
             assert waiter.message() == "waiting"
-            if not locks._database.dialect.one_writer:
+            if not locks._database.dialect.traits.one_writer:
                 assert not locks.row("row").acquire(blocking=False)
             victim.kill()
             start = time.monotonic()

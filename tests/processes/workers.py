@@ -255,7 +255,7 @@ def change_borrowed(locks: Locks, engine: Engine, tally: Tally, name: str) -> bo
     except Conflict:
         # A lease came first, and where a refused row lock stays in its way until the transaction
         # ends, dblock does not wait for it there.
-        if not locks._database.dialect.refusal_holds:
+        if not locks._database.dialect.traits.refusal_holds:
             raise
         return False
     return True
@@ -267,7 +267,8 @@ def contend(say: Say, wait: Wait, url: str, seed: int, sections: int) -> None:
     tally = Tally(engine)
     with Locks(url) as locks:
         # Under a row lock of dblock's own nothing else can write where there is one writer.
-        strategies = ["lease", "borrowed"] + ["row"] * (not locks._database.dialect.one_writer)
+        alone = locks._database.dialect.traits.one_writer
+        strategies = ["lease", "borrowed"] + ["row"] * (not alone)
         say("ready")
         wait()
         for _ in range(sections):

@@ -215,7 +215,7 @@ class Stage:
             case WaitTurn(look=look):
                 listening = bool(step.server) or answer.endswith("listening")
                 listening = listening and not answer.endswith("deaf")
-                called = self.dialect.can_notify and listening
+                called = self.dialect.traits.can_notify and listening
                 ticket = "ticket" if called else "looking" if look else None
                 in_front = answer.startswith("in front")
                 if in_front or answer == "alarm":
@@ -307,7 +307,7 @@ class Stage:
 
     def _joined(self, answer: str) -> Rows:
         nothing: tuple[object, ...] = (None,) * 11
-        if answer == "granted" and self.dialect.can_notify:
+        if answer == "granted" and self.dialect.traits.can_notify:
             return [(3, TTL, "", *nothing)]
         if answer == "granted":
             return [(3, TTL, "token", *STATES["mine"], None, False)]
@@ -329,7 +329,7 @@ class Stage:
         return [(mark if answer.startswith("taken") and answer in tats else "another", tat, now)]
 
     def _place(self, before: int | None, free: bool) -> tuple[object, ...]:
-        return (before, free, self._clock) if self.dialect.can_notify else (before, free)
+        return (before, free, self._clock) if self.dialect.traits.can_notify else (before, free)
 
     def _row(self, answer: str, *, borrowed: bool) -> Rows:
         locked = answer == "locked"

@@ -137,7 +137,7 @@ def cases() -> Iterator[Case]:
     pages["galera"] = located("mariadb", clustered=True)
     for page, dialect in pages.items():
         for command in COMMANDS:
-            if isinstance(command, commands.PassOn) and not dialect.can_notify:
+            if isinstance(command, commands.PassOn) and not dialect.traits.can_notify:
                 command = commands.Release(command.name, command.token)  # as the procedures do
             faster = isinstance(command, commands.Grant) and command.known
             if faster and not dialect.registered[commands.Grant].varies:
@@ -181,7 +181,7 @@ def test_how_long_it_waits_is_no_secret_of_its_text(case: Case) -> None:
     elif (
         "SKIP LOCKED" in sql
         or "NOWAIT" in sql
-        or (isinstance(command, commands.ListRowLocks) and dialect.one_writer)
+        or (isinstance(command, commands.ListRowLocks) and dialect.traits.one_writer)
     ):
         assert patience == 0
     else:  # the user's session has its own settings, dblock's have the database's here

@@ -26,7 +26,7 @@ TTL = 30.0
 class Rows(SQLite):
     """SQLite's statements, of a database where rows are locked one by one."""
 
-    one_writer = False
+    traits = replace(SQLite.traits, one_writer=False)
 
 
 DIALECT = Rows(None, "dblock_", Timeouts())

@@ -62,7 +62,7 @@ def taking(
             "report",
             lambda: waiter,
             fair,
-            in_server=wait != 0 and not shares and stage.dialect.can_wait_in_server,
+            in_server=wait != 0 and not shares and stage.dialect.traits.can_wait_in_server,
         ),
         hot=hot,
         look_first=shares,

@@ -6,6 +6,7 @@ The statements do nothing, and the connections are SQLite's: only who has which 
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar, cast
 
@@ -28,7 +29,7 @@ NOTHING: Query[int] = Query("SELECT 1", {})
 class WithUserLocks(SQLite):
     """A dialect that has them."""
 
-    can_wait_in_server = True
+    traits = replace(SQLite.traits, can_wait_in_server=True)
 
     def query(self, command: Command[R]) -> Query[R]:
         return cast(Query[R], NOTHING) if isinstance(command, UnlockAll) else super().query(command)

@@ -21,6 +21,7 @@ from ...protocol.commands import (
     Take,
     WriteWitness,
 )
+from ...protocol.dialect import Traits
 from ...protocol.rate import Arrival, TakePlace
 from ..adapter import Adapter
 from ..query import any_row
@@ -51,6 +52,11 @@ class MariaDB(
     """MariaDB's statements. Each file of this folder has the statements about one subject."""
 
     name = "mariadb"
+    traits = Traits(
+        refusal_holds=True,  # InnoDB keeps the lock on a row that did not match
+        stale_reads=True,  # under REPEATABLE READ, its default
+        can_wait_in_server=True,
+    )
     backends: ClassVar[tuple[str, ...]] = ("mysql", "mariadb")
     driver: ClassVar[type[Adapter]] = PyMySQL
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import ClassVar
 
 from ..dialect import Dialect
@@ -45,7 +46,7 @@ class Tables(Dialect):
         # The statement for a cluster cannot check the row first: an UPDATE reads with locks. So on
         # a cluster another statement checks it first. But not for the first row locks of a process,
         # which would wait for each other until the connections for that are made.
-        self.looks_itself = not self.is_node
+        self.traits = replace(self.traits, looks_itself=not self.is_node)
 
     @property
     def longest_patience(self) -> float:

@@ -54,8 +54,6 @@ class RowStatements(Tables):
     """A user's session has the user's settings. So each statement sets for itself how long it
     waits, and that it reads the newest rows."""
 
-    stale_reads = True  # under REPEATABLE READ, its default
-    refusal_holds = True  # InnoDB keeps the lock on a row that did not match
     newest = NEWEST
 
     def hidden(self) -> tuple[SeeHidden, ...]:

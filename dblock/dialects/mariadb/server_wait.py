@@ -30,8 +30,6 @@ class ServerWaitStatements(Tables):
     queue alone which waiters came before them.
     """
 
-    can_wait_in_server = True
-
     def user_lock(self, name: str) -> str:
         """Return the name of a lock name's user lock, without the database."""
         # With the schema that the caller gave: before the first statement dblock does not know the

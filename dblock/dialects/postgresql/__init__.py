@@ -15,6 +15,7 @@ from ...protocol.commands import (
     UnlockAll,
     WaitInServer,
 )
+from ...protocol.dialect import Traits
 from ...protocol.rate import Arrival, TakePlace
 from ..adapter import Adapter
 from ..query import any_row
@@ -44,6 +45,13 @@ class PostgreSQL(
     """PostgreSQL's statements. Each file of this folder has the statements about one subject."""
 
     name = "postgresql"
+    traits = Traits(
+        skips_locked=True,
+        failure_aborts=True,
+        has_witness=True,
+        can_notify=True,
+        sees_row_locks=True,
+    )
     backends: ClassVar[tuple[str, ...]] = ("postgresql",)
     driver: ClassVar[type[Adapter]] = Psycopg
 
@@ -54,7 +62,6 @@ class PostgreSQL(
         UnlockAll: "has no user locks",
     }
 
-    failure_aborts = True
     remaining = REMAINING
     lasting = "expires_at > clock_timestamp()"
     later = "clock_timestamp() + pg_catalog.make_interval(secs => {})"

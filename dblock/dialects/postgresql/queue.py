@@ -115,8 +115,6 @@ class QueueStatements(WitnessStatements):
     """A waiter that joins waits for the row while a release has it locked. So either the release
     sees the waiter in the queue, or the waiter sees that the name is free."""
 
-    can_notify = True
-
     @statement(Join, read=read_join, lock_timeout=TURN, parameters=_entry)
     def join(self) -> str:
         # The requester may hold the name already, from an earlier try whose reply was lost.

@@ -76,9 +76,6 @@ class RowStatements(WitnessStatements):
     Under REPEATABLE READ a guard is not disturbed by renewals since the snapshot, but by grants.
     """
 
-    sees_row_locks = True
-    skips_locked = True
-
     @statement(Create)
     def create(self) -> str:
         # NOT EXISTS and the floor have to be read in one snapshot: a row with a larger fence may be

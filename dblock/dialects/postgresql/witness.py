@@ -87,7 +87,6 @@ def _witness(result: Result) -> Witness | None:
 class WitnessStatements(Dialect):
     """The statements that write the witness, and the conditions on it for other statements."""
 
-    has_witness: ClassVar[bool] = True
     found: ClassVar[dict[str, str]] = {
         "schema": """(SELECT nspname FROM pg_namespace AS n WHERE n.oid =
             (SELECT relnamespace FROM pg_class AS c WHERE c.oid = s.tableoid))""",

@@ -22,6 +22,7 @@ from ...protocol.commands import (
     WaitInServer,
     WriteWitness,
 )
+from ...protocol.dialect import Traits
 from ...protocol.rate import Arrival, TakePlace
 from ..adapter import Adapter
 from ..elections import ElectionStatements
@@ -52,6 +53,12 @@ class SQLite(
     """
 
     name = "sqlite"
+    traits = Traits(
+        refusal_holds=True,  # a write transaction keeps all other writers out
+        looks_itself=True,
+        one_writer=True,
+        sees_row_locks=True,
+    )
     backends: ClassVar[tuple[str, ...]] = ("sqlite",)
     driver: ClassVar[type[Adapter]] = SQLite3
 

@@ -25,11 +25,6 @@ class RowStatements(Dialect):
     coarser than a row, still exclusive.
     """
 
-    refusal_holds = True  # a write transaction keeps all other writers out
-    one_writer = True
-    looks_itself = True
-    sees_row_locks = True
-
     @statement(Create, lock_timeout=None)
     def create(self, command: Create) -> str:
         here = self.here if command.borrowed else "true"

@@ -9,7 +9,7 @@ from .command import Command, Exact, Limit, Name
 class Create(Command[int]):
     """Insert the free row of a name, with the floor's fence; no failure if the row exists.
 
-    Only a database with :attr:`~.Statements.one_writer` creates it in a ``borrowed`` transaction.
+    Only a database with :attr:`~.Traits.one_writer` creates it in a ``borrowed`` transaction.
     """
 
     name: Name
@@ -21,7 +21,7 @@ class SelectForUpdate(Command[RowOutcome]):
 
     ``patience`` is how many seconds the server may wait for other transactions: 0 not at all, None
     without a limit. In a ``borrowed`` transaction no setting outlives the statement. There 0 is
-    only for :attr:`~.Statements.skips_locked`, and the reply does not say why the row was not
+    only for :attr:`~.Traits.skips_locked`, and the reply does not say why the row was not
     locked.
     """
 

@@ -22,7 +22,7 @@ def way_to_wait(attempt: Attempt, options: WaitOptions, *, hot: bool) -> Waiting
 
     A waiter that is not ``hot`` has made its first try already, and was refused.
     """
-    way = Queueing if attempt.exchange.dialect.can_notify else Polling
+    way = Queueing if attempt.exchange.dialect.traits.can_notify else Polling
     if options.in_server and options.policy.endless and not options.fair:
         way = ServerWait  # the server keeps only a rough order
     return way(attempt, attempt.exchange, options, options.waiter(), hot, number=int(not hot))

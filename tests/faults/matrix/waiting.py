@@ -47,7 +47,7 @@ class Waiting(Operation):
 
     def seen(self) -> bool:
         """Whether it is seen waiting, and stands in the queue where a release looks for it."""
-        queues = self.fair or self.ways.direct._database.dialect.can_notify
+        queues = self.fair or self.ways.direct._database.dialect.traits.can_notify
         try:
             return self.there(SEEN) and (self.there(ROW) or not queues)
         except DBAPIError:  # the database is away

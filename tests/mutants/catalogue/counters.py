@@ -129,7 +129,7 @@ COUNTERS = (
         "counter-keeps-a-key",
         "a change that was refused leaves no key",
         "Counter._change_in",
-        "if idempotency_key is not None and not dialect.failure_aborts:",
+        "if idempotency_key is not None and not dialect.traits.failure_aborts:",
         "if False:",
         f"{ROOM}::test_a_constraint_of_the_users[threads-mariadb]",
     ),

@@ -152,7 +152,7 @@ HAND_OFF = (
         "gives-up-and-has-the-name",
         "a waiter that gives up passes on what it was passed",
         "release.leave",
-        "if exchange.dialect.can_notify and reply.answer == 0:",
+        "if exchange.dialect.traits.can_notify and reply.answer == 0:",
         "if False:",
         f"{ENDS}::test_who_gives_up_when_it_is_passed_the_name_passes_it_on[threads]",
         dies_in="model counted-tries: b.leave#1!given-up:0.5",

@@ -138,7 +138,7 @@ RETIRING = (
         "a-row-is-waited-for-that-its-waiter-keeps-away",
         "who waits for a row that is deleted goes on, or is told to begin anew",
         "row_lock._conflict",
-        "if not dialect.refusal_holds or dialect.one_writer:",
+        "if not dialect.traits.refusal_holds or dialect.traits.one_writer:",
         "if True:",
         "tests/simulation/test_found.py::test_it_is_fixed",
         dies_in="mariadb retired-beside-users: a.create#1<+0.05",

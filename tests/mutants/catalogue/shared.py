@@ -117,7 +117,7 @@ SHARED = (
         "readers-that-wait-are-not-called",
         "readers that waited for a writer come in together",
         "SharedAttempt._call_readers",
-        "if self.exchange.dialect.can_notify and self.request.tickets:",
+        "if self.exchange.dialect.traits.can_notify and self.request.tickets:",
         "if False:",
         f"{WAITING}::test_readers_do_not_wait_to_look_by_themselves[threads-postgresql-times0]",
         beyond=reasons.READERS_POLL,

@@ -125,9 +125,9 @@ USER_LOCKS = (
     Mutant(
         "mariadb-has-no-user-locks",
         "where nobody is called, one asks and the server wakes the others",
-        "ServerWaitStatements.can_wait_in_server",
-        "can_wait_in_server = True",
-        "can_wait_in_server = False",
+        "MariaDB.traits",
+        "can_wait_in_server=True",
+        "can_wait_in_server=False",
         f"{WAITS}::test_one_asks_and_the_server_wakes_the_others_in_their_order[threads]",
         beyond=reasons.COST,
     ),

@@ -1,4 +1,4 @@
-"""A database as the protocol sees it: its traits.
+"""A database as the protocol sees it: its traits, its timing, the place of its tables.
 
 Its statements are the commands in :mod:`dblock.protocol.commands`; a dialect registers its SQL for
 each (:mod:`dblock.dialects.statement`).
@@ -7,6 +7,7 @@ each (:mod:`dblock.dialects.statement`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from .commands import SeeHidden
@@ -17,10 +18,41 @@ if TYPE_CHECKING:
     from ..policy import Timeouts
 
 
-class Statements(ABC):
-    """One database's statements over dblock's tables in ``schema``, and the database's traits."""
+@dataclass(frozen=True)
+class Traits:
+    """What a procedure may rely on with a database, and what it has to reckon with."""
+
+    #: A refused row lock still blocks the row for others until its transaction ends. So a separate
+    #: statement reads the name before the transaction locks it.
+    refusal_holds: bool = False
+    #: The statement that locks a row in a transaction of dblock's own reads the name first itself.
+    looks_itself: bool = False
+    #: In a borrowed transaction a row lock that never waits costs less than a row lock that may
+    #: wait, so dblock tries it first.
+    skips_locked: bool = False
+    #: A plain read in a transaction may be older than the row that an update in it has just seen.
+    stale_reads: bool = False
+    #: A failed statement undoes its whole transaction, so dblock cannot retry the statement in it.
+    failure_aborts: bool = False
+    #: One transaction writes at a time: a row lock blocks every other lock statement, and the
+    #: locking transaction itself creates the row of a new name.
+    one_writer: bool = False
+    #: Statements that grant, renew or prove a lease check the witness (:mod:`.epoch`). Without a
+    #: witness the lock table itself has to survive a crash.
+    has_witness: bool = False
+    #: The database notifies a waiter in a name's queue of its turn; without this waiters poll.
+    can_notify: bool = False
+    #: One statement can read which transaction has locked a row.
+    sees_row_locks: bool = False
+    #: Each name has a user lock, and waiters can wait for the user lock in the server.
+    can_wait_in_server: bool = False
+
+
+class AbstractDialect(ABC):
+    """One database's statements over dblock's tables in ``schema``, as procedures see it."""
 
     name: ClassVar[str]
+    traits: Traits
     schema: str | None
     prefix: str
     timeouts: Timeouts
@@ -31,31 +63,6 @@ class Statements(ABC):
     #: location before the tables were recreated or moved.
     place: Place | None = None
     former_place: Place | None = None
-
-    #: A refused row lock still blocks the row for others until its transaction ends. So a separate
-    #: statement reads the name before the transaction locks it.
-    refusal_holds: ClassVar[bool] = False
-    #: The statement that locks a row in a transaction of dblock's own reads the name first itself.
-    looks_itself: bool = False
-    #: In a borrowed transaction a row lock that never waits costs less than a row lock that may
-    #: wait, so dblock tries it first.
-    skips_locked: ClassVar[bool] = False
-    #: A plain read in a transaction may be older than the row that an update in it has just seen.
-    stale_reads: ClassVar[bool] = False
-    #: A failed statement undoes its whole transaction, so dblock cannot retry the statement in it.
-    failure_aborts: ClassVar[bool] = False
-    #: One transaction writes at a time: a row lock blocks every other lock statement, and the
-    #: locking transaction itself creates the row of a new name.
-    one_writer: ClassVar[bool] = False
-    #: Statements that grant, renew or prove a lease check the witness (:mod:`.epoch`). Without a
-    #: witness the lock table itself has to survive a crash.
-    has_witness: ClassVar[bool] = False
-    #: The database notifies a waiter in a name's queue of its turn; without this waiters poll.
-    can_notify: ClassVar[bool] = False
-    #: One statement can read which transaction has locked a row.
-    sees_row_locks: ClassVar[bool] = False
-    #: Each name has a user lock, and waiters can wait for the user lock in the server.
-    can_wait_in_server: ClassVar[bool] = False
 
     @property
     def grace(self) -> float:
