@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..arguments import Seconds, check_wait
 from ..decorating import check_coroutine
 from ..errors import LockLost
 from ..handles.election import Election, Leadership, Observation
 from ..lock_state import Leader
-from .handles import AsyncLease, AsyncSurface
+from .handles import AsyncHeldLease, AsyncSurface
 
 if TYPE_CHECKING:
     from .bridge import Home
@@ -20,13 +20,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncLeadership(AsyncLease):
+class AsyncLeadership(AsyncHeldLease[Leadership]):
     """One term of a leader, made by :meth:`AsyncElection.campaign`; see :class:`dblock.Leadership`.
 
-    It is an :class:`AsyncLease`, except that it is already held.
+    It is a lease that is already held.
     """
-
-    sync: Leadership
 
     async def proclaim(self, value: Any) -> None:
         """Publish ``value`` with the leader; see :meth:`dblock.Leadership.proclaim`."""
@@ -35,9 +33,6 @@ class AsyncLeadership(AsyncLease):
     async def resign(self) -> None:
         """End the term, even if the caller is cancelled meanwhile."""
         await self.release()
-
-    def __call__(self, function: Any) -> NoReturn:
-        self.sync(function)
 
 
 class AsyncElection(AsyncSurface[Election]):

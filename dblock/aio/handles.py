@@ -12,11 +12,13 @@ from ..arguments import Seconds
 from ..decorating import check_coroutine, wraps
 from ..errors import LockLost, NotHeld
 from ..handles.base import Handle, log_skipped
+from ..handles.held import HeldLease
 from ..handles.lease import Lease
 from ..handles.multi import MultiLock
 from ..handles.once import Once
 from ..handles.row import RowLock
 from ..handles.semaphore import Semaphore
+from ..handles.shared import SharedLease
 from .bodies import Bodies, awaited
 from .transactions import AsyncBorrowable, sync_of
 
@@ -29,7 +31,8 @@ T = TypeVar("T")
 S = TypeVar("S")
 C = TypeVar("C", bound=contextlib.AbstractContextManager[Any])
 H = TypeVar("H", bound=Handle)
-L = TypeVar("L", bound=Lease | Semaphore)
+L = TypeVar("L", bound=HeldLease | Semaphore)
+K = TypeVar("K", bound=HeldLease)
 
 
 class AsyncSurface(Generic[S]):
@@ -97,7 +100,7 @@ class AsyncHandle(AsyncContext[H], ABC):
         return locked
 
 
-class AsyncHolder(AsyncHandle[L], ABC):
+class AsyncHolder(AsyncContext[L], ABC):
     """A lock that is lost if it is not renewed. The loss can cancel its body."""
 
     def __init__(
@@ -140,25 +143,6 @@ class AsyncHolder(AsyncHandle[L], ABC):
             return None
         return self._bodies.end(error)
 
-    def _skipping(
-        self, function: Callable[P, Awaitable[T]]
-    ) -> Callable[P, Coroutine[Any, Any, T | None]]:
-        """Decorate a coroutine function: a call that does not get the lock at once does nothing."""
-        check_coroutine(function)
-
-        @wraps(function)
-        async def skipping(*args: P.args, **kwargs: P.kwargs) -> T | None:
-            refusal = await self._home.run(self.sync._acquire, 0)
-            if refusal is not None:
-                log_skipped(function, refusal)
-                return None
-            self._begin_body()
-            async with contextlib.AsyncExitStack() as taken:
-                taken.push_async_exit(self)
-                return await function(*args, **kwargs)
-
-        return skipping
-
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
@@ -175,14 +159,8 @@ class AsyncHolder(AsyncHandle[L], ABC):
         raise loss from error
 
 
-class AsyncLease(AsyncHolder[Lease]):
-    """A named lease, made by :meth:`AsyncLocks.lease`; see :class:`dblock.Lease`.
-
-    It treats tasks as the sync lease treats threads.
-
-    ``held``, ``fence``, ``token``, ``remaining``, ``check()`` and ``lost`` do not ask the database,
-    so you do not await them.
-    """
+class AsyncHeldLease(AsyncHolder[K]):
+    """A lease as the task that holds it uses it."""
 
     @property
     def name(self) -> str:
@@ -233,16 +211,9 @@ class AsyncLease(AsyncHolder[Lease]):
         """Return if you still hold the lease, by the holder's own clock; raise LockLost if not."""
         self.sync.check()
 
-    async def release(self, after: Seconds = 0.0) -> None:
-        """Release the lease; see :meth:`dblock.Lease.release`.
-
-        It does so even if the caller is cancelled meanwhile.
-        """
-        await self._home.shielded(self.sync.release, after)
-
-    async def detach(self, ttl: Seconds | None = None) -> str:
-        """End this hold, for another process to continue it; see :meth:`dblock.Lease.detach`."""
-        return await self._home.run(self.sync.detach, ttl)
+    async def release(self) -> None:
+        """Release the lease, even if the caller is cancelled meanwhile."""
+        await self._home.shielded(self.sync.release)
 
     async def renew(self, ttl: Seconds | None = None) -> None:
         """Move the expiry to ``ttl`` seconds from now; see :meth:`dblock.Lease.renew`."""
@@ -259,7 +230,47 @@ class AsyncLease(AsyncHolder[Lease]):
         yield await self._home.run(proof.__enter__)
 
 
-class AsyncSharedLease(AsyncLease):
+class AsyncLease(AsyncHeldLease[Lease], AsyncHandle[Lease]):
+    """A named lease, made by :meth:`AsyncLocks.lease`; see :class:`dblock.Lease`.
+
+    It treats tasks as the sync lease treats threads.
+
+    ``held``, ``fence``, ``token``, ``remaining``, ``check()`` and ``lost`` do not ask the database,
+    so you do not await them.
+    """
+
+    async def release(self, after: Seconds = 0.0) -> None:
+        """Release the lease; see :meth:`dblock.Lease.release`.
+
+        It does so even if the caller is cancelled meanwhile.
+        """
+        await self._home.shielded(self.sync.release, after)
+
+    async def detach(self, ttl: Seconds | None = None) -> str:
+        """End this hold, for another process to continue it; see :meth:`dblock.Lease.detach`."""
+        return await self._home.run(self.sync.detach, ttl)
+
+    def _skipping(
+        self, function: Callable[P, Awaitable[T]]
+    ) -> Callable[P, Coroutine[Any, Any, T | None]]:
+        """Decorate a coroutine function: a call that does not get the lock at once does nothing."""
+        check_coroutine(function)
+
+        @wraps(function)
+        async def skipping(*args: P.args, **kwargs: P.kwargs) -> T | None:
+            refusal = await self._home.run(self.sync._acquire, 0)
+            if refusal is not None:
+                log_skipped(function, refusal)
+                return None
+            self._begin_body()
+            async with contextlib.AsyncExitStack() as taken:
+                taken.push_async_exit(self)
+                return await function(*args, **kwargs)
+
+        return skipping
+
+
+class AsyncSharedLease(AsyncHeldLease[SharedLease], AsyncHandle[SharedLease]):
     """A lease that others may share, made by :meth:`AsyncLocks.shared`; see
     :class:`dblock.SharedLease`.
 
@@ -267,7 +278,7 @@ class AsyncSharedLease(AsyncLease):
     """
 
 
-class AsyncSemaphore(AsyncHolder[Semaphore]):
+class AsyncSemaphore(AsyncHolder[Semaphore], AsyncHandle[Semaphore]):
     """A semaphore, made by :meth:`AsyncLocks.semaphore`; see :class:`dblock.Semaphore`.
 
     ``async with`` gives a slot, an :class:`AsyncLease`. It treats tasks as the sync semaphore

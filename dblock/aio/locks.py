@@ -250,10 +250,12 @@ class AsyncLocks(AsyncOperators):
         election = self.sync.election(name, **given)
         return AsyncElection(self._home, election, cancel_on_loss, callbacks)
 
-    def all(self, *locks: AsyncLease | AsyncRowLock, wait: Seconds | None = None) -> AsyncMultiLock:
+    def all(
+        self, *locks: AsyncLease | AsyncSharedLease | AsyncRowLock, wait: Seconds | None = None
+    ) -> AsyncMultiLock:
         """Return the given locks as one lock; see :meth:`dblock.Locks.all`."""
         for lock in locks:
-            if not isinstance(lock, AsyncLease | AsyncRowLock):
+            if not isinstance(lock, AsyncLease | AsyncSharedLease | AsyncRowLock):
                 raise TypeError(
                     f"all() takes AsyncLocks' leases and row locks, not {type(lock).__name__}"
                 )

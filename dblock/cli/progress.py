@@ -14,7 +14,7 @@ from ..protocol.slots import is_slot
 from .output import complain
 
 if TYPE_CHECKING:
-    from ..handles.lease import Lease
+    from ..handles.held import HeldLease
     from ..locks import Locks
 
 # Seconds. A shorter wait is not worth a line.
@@ -35,7 +35,7 @@ class Progress:
         if self.verbose:
             complain(what)
 
-    def acquired(self, lease: Lease, after: float) -> None:
+    def acquired(self, lease: HeldLease, after: float) -> None:
         self.say(f"acquired {lease.name!r}, fence {lease.fence}, after {after:.1f} s")
 
     @contextlib.contextmanager

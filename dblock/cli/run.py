@@ -40,7 +40,7 @@ from .under_lock import Ending, acquire, run_under
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from ..handles.lease import Lease
+    from ..handles.lease import TakeableLease
     from ..handles.options import SemaphoreKeywords
     from ..handles.semaphore import Semaphore
     from ..locks import Locks
@@ -269,14 +269,16 @@ def run(
         return busy
 
 
-def _take(lock: Lease | Semaphore, signals: Signals, progress: Progress, locks: Locks) -> Lease:
+def _take(
+    lock: TakeableLease | Semaphore, signals: Signals, progress: Progress, locks: Locks
+) -> TakeableLease:
     """Wait for the lock, and show that; return the lease that holds it."""
-    from ..handles.lease import Lease
+    from ..handles.lease import TakeableLease
 
     begun = time.monotonic()
     with progress.waiting(locks):
         acquire(lock, signals)
-    lease = lock if isinstance(lock, Lease) else lock.slot
+    lease = lock if isinstance(lock, TakeableLease) else lock.slot
     progress.acquired(lease, time.monotonic() - begun)
     return lease
 

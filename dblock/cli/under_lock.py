@@ -17,7 +17,7 @@ from .output import complain
 
 if TYPE_CHECKING:
     from ..handles.cron import Running
-    from ..handles.lease import Lease
+    from ..handles.lease import TakeableLease
     from ..handles.semaphore import Semaphore
 
 
@@ -28,16 +28,16 @@ class Ending:
     kill: bool
     grace: float | None
 
-    def after_loss(self, lease: Lease) -> float:
+    def after_loss(self, lease: TakeableLease) -> float:
         return lease.margin if self.grace is None else self.grace
 
-    def without_dblock(self, lease: Lease) -> float:
+    def without_dblock(self, lease: TakeableLease) -> float:
         # The last renewal was less than an interval ago, so another interval ends before the lease.
         longest = lease.renew_every
         return longest if self.grace is None else min(self.grace, longest)
 
 
-def acquire(lock: Lease | Semaphore, signals: Signals) -> None:
+def acquire(lock: TakeableLease | Semaphore, signals: Signals) -> None:
     """Take the lock. If a signal comes before, give up, and hold nothing."""
     try:
         signals.interrupt()
@@ -106,7 +106,7 @@ def _record(running: Running, code: int) -> int:
     return code
 
 
-def _release(lease: Lease | Semaphore, code: int, running: Running | None = None) -> int:
+def _release(lease: TakeableLease | Semaphore, code: int, running: Running | None = None) -> int:
     """Record a run's end, if there is a run, and release the lease; return the exit code.
 
     It is the command's ``code``, unless the lease was lost, or the slot needs the record and dblock

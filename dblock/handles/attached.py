@@ -24,12 +24,11 @@ class AttachedLease(Lease):
     OutcomeUnknown if no reply came. Everything else is as with any :class:`Lease`.
     """
 
+    _kind = "AttachedLease"
+
     def __init__(self, database: Database, options: LeaseOptions, detached: Detached) -> None:
         super().__init__(database, detached.name, options)
         self._from = detached
-
-    def __repr__(self) -> str:
-        return f"<AttachedLease{super().__repr__().removeprefix('<Lease')}"
 
     def _try_within(self, wait: float | None) -> NotAcquired | None:
         """Attach the hold. One round trip."""

@@ -24,25 +24,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Handle(ABC):
-    """A lock that can be acquired and released."""
+class Releasable(ABC):
+    """A lock that its holder releases, itself or at the end of a ``with`` block."""
 
     def __init__(self, wait: Seconds | None, runtime: Runtime) -> None:
         self.wait = None if wait is None else check_wait(wait)
         self._runtime = runtime
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lock. Return True if you hold it now, False if not in time.
-
-        The signature is the same as in threading.Lock. ``blocking=False`` tries once and does not
-        wait. ``timeout`` is in seconds; -1 means the ``wait`` that the lock was made with.
-        """
-        return self._acquire(check_acquire(blocking, timeout, self.wait)) is None
-
     @abstractmethod
-    def _acquire(self, wait: float | None) -> NotAcquired | None:
-        """Take the lock, waiting up to ``wait`` seconds; return the refusal, which the caller may
-        raise."""
+    def __enter__(self) -> Self: ...
 
     @abstractmethod
     def release(self) -> None: ...
@@ -50,12 +40,6 @@ class Handle(ABC):
     def _leave(self) -> None:
         """End the ``with`` block's hold."""
         self.release()
-
-    def __enter__(self) -> Self:
-        refusal = self._acquire(self.wait)
-        if refusal is not None:
-            raise refusal
-        return self
 
     def __exit__(
         self,
@@ -77,6 +61,29 @@ class Handle(ABC):
             f"{self!r} belongs to this process, and you cannot send it to another: only its holder "
             "may use a hold. Make Locks there, from the URL"
         )
+
+
+class Handle(Releasable):
+    """A lock that can be acquired and released."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take the lock. Return True if you hold it now, False if not in time.
+
+        The signature is the same as in threading.Lock. ``blocking=False`` tries once and does not
+        wait. ``timeout`` is in seconds; -1 means the ``wait`` that the lock was made with.
+        """
+        return self._acquire(check_acquire(blocking, timeout, self.wait)) is None
+
+    @abstractmethod
+    def _acquire(self, wait: float | None) -> NotAcquired | None:
+        """Take the lock, waiting up to ``wait`` seconds; return the refusal, which the caller may
+        raise."""
+
+    def __enter__(self) -> Self:
+        refusal = self._acquire(self.wait)
+        if refusal is not None:
+            raise refusal
+        return self
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         """Decorate a function: each call takes the lock, or raises NotAcquired.
@@ -107,11 +114,24 @@ class Handle(ABC):
         return skipping
 
 
-class SingleHandle(Handle):
-    """The lock of one name; its attempts are events."""
+class Named:
+    """The lock of one name. It reports events."""
 
     strategy: ClassVar[str]
     name: str
+    _runtime: Runtime
+
+    def _tell(
+        self, kind: Kind, start: float, error: Exception | None = None, *, again: bool = False
+    ) -> None:
+        if wanted(kind):
+            seconds = self._runtime.now() - start
+            tell(kind, self.strategy, self.name, seconds, error, again=again)
+
+
+class SingleHandle(Named, Handle):
+    """The lock of one name, which callers take. Each attempt is an event."""
+
     #: The owner and the fence of the holder that the last attempt was refused for.
     _refused_for: tuple[str | None, int] | None = None
 
@@ -136,15 +156,8 @@ class SingleHandle(Handle):
     @abstractmethod
     def _try_within(self, wait: float | None) -> NotAcquired | None: ...
 
-    def _tell(
-        self, kind: Kind, start: float, error: Exception | None = None, *, again: bool = False
-    ) -> None:
-        if wanted(kind):
-            seconds = self._runtime.now() - start
-            tell(kind, self.strategy, self.name, seconds, error, again=again)
 
-
-class Silent(SingleHandle, ABC):
+class Silent(Named):
     """A handle that another handle uses inside: its attempts and holds are no events."""
 
     def _tell(self, *event: object, **how: object) -> None:

@@ -20,7 +20,7 @@ from .periods import check_period, check_slot, check_together, check_zone, slot_
 if TYPE_CHECKING:
     from ..holding.database import Database
     from ..lock_state import RunState
-    from .lease import Lease
+    from .lease import Lease, TakeableLease
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class Job:
     """
 
     def __init__(
-        self, database: Database, lease: Lease, terms: Terms, *, label: str | None
+        self, database: Database, lease: TakeableLease, terms: Terms, *, label: str | None
     ) -> None:
         at_least, at_most, once_per, once_for, tz = terms
         self.database = database
@@ -138,9 +138,10 @@ class Running:
 
         If the lease turns out to be lost, the run has not succeeded: it gets the status ``lost``.
         """
-        rest = self.since + self.job.at_least - self.job.database.runtime.now()
+        runtime = self.job.database.runtime
+        rest = max(0.0, self.since + self.job.at_least - runtime.now())
         try:
-            self.job.lease.release(after=max(0.0, rest))
+            runtime.finish(functools.partial(self.job.lease._release, rest))
         except LockLost:
             with contextlib.suppress(DBLockError):
                 self.record(lost)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from ..arguments import Seconds, check_ttl, check_wait
 from ..errors import DBLockError, NotAcquired
-from ..events import Kind, outcome, tell, wanted
+from ..events import Kind, outcome
 from ..protocol import by_token, election
 from ..protocol.by_token import TokenAttempt, TokenSharedAttempt, TokenSlotAttempt
 from ..protocol.doubt import Doubt
 from ..protocol.exchange import Exchange
 from ..protocol.lease import Held, LeaseRequest, Refused
 from ..protocol.tokens import for_reader
+from .base import Named
 from .election import check_value
 from .options import LeaseOptions, plan
 from .waiting_for_token import (
@@ -54,10 +55,8 @@ class DetachedHold:
     repeated: bool = False
 
 
-class ByToken(ABC):
+class ByToken(Named, ABC):
     """The base of leases and semaphores that are taken by a token alone."""
-
-    strategy: ClassVar[str]
 
     def __init__(
         self, database: Database, name: str, options: LeaseOptions, token: str, owner: str
@@ -156,10 +155,6 @@ class ByToken(ABC):
     def _refuse_as_writer(self, doing: str) -> None:
         if self._database.dialect.traits.one_writer:
             self._database.callers.refuse_as_writer(self.name, doing)
-
-    def _tell(self, kind: Kind, start: float, error: Exception | None = None) -> None:
-        if wanted(kind):
-            tell(kind, self.strategy, self.name, self._runtime.now() - start, error, again=False)
 
 
 class DetachedLease(ByToken):

@@ -12,13 +12,13 @@ from ..decorating import check_runnable
 from ..errors import DBLockError, LockLost, NotAcquired, NotHeld, OutcomeUnknown, Unavailable
 from ..protocol import election
 from ..protocol.doubt import Doubt
-from .lease import Lease
+from .held import HeldLease
 
 if TYPE_CHECKING:
     from ..holding.database import Database
     from ..holding.lease_hold import LeaseHold
     from ..lock_state import Leader
-    from .options import LeaseOptions
+    from .lease import Lease
 
 T = TypeVar("T")
 
@@ -32,24 +32,25 @@ PAUSE = 1.0
 _log = logging.getLogger("dblock")
 
 
-class Leadership(Lease):
+class Leadership(HeldLease):
     """One term of a leader: a lease that is held, made by :meth:`Election.campaign`.
 
-    It is a :class:`Lease`, except that it is already held: :attr:`fence` numbers the term,
-    :meth:`guard` keeps a deposed leader from committing, and :meth:`check`, :attr:`lost` and
-    ``on_lost`` report the loss. The term ends for you at your own deadline at the latest, even if
-    the database cannot be reached. The end of ``with`` resigns.
+    It is a lease that is already held: :attr:`fence` numbers the term, :meth:`guard` keeps a
+    deposed leader from committing, and :meth:`check`, :attr:`lost` and ``on_lost`` report the loss.
+    The term ends for you at your own deadline at the latest, even if the database cannot be
+    reached. The end of ``with`` resigns.
 
     A term that is over does not come back: campaign again. A term has one ``with`` block.
     """
 
-    def __init__(self, database: Database, name: str, options: LeaseOptions) -> None:
-        super().__init__(database, name, options)
+    _kind = "Leadership"
+
+    def __init__(self, lease: Lease) -> None:
+        super().__init__(lease._database, lease.name, lease._options)
+        self._lease = lease  # takes the hold that is this term
+        self._holds = lease._holds
         self._entered = False
         self._proclaimed = Doubt()  # values without a reply
-
-    def __repr__(self) -> str:
-        return f"<Leadership {self.name!r} ttl={self.ttl:g} {'held' if self.held else 'not held'}>"
 
     def __enter__(self) -> Self:
         self.check()
@@ -58,18 +59,10 @@ class Leadership(Lease):
         self._entered = True
         return self
 
-    def __call__(self, function: Any) -> NoReturn:
-        raise TypeError("a term is no decorator: election.run(work) calls a function in each term")
-
-    def _acquire(self, wait: float | None) -> NotAcquired | None:
-        raise ValueError(
-            f"a term is not acquired: {self.name!r} has a new one for each election.campaign()"
-        )
-
     def begin(self, wait: float | None) -> NotAcquired | None:
         """Win the term, waiting up to ``wait`` seconds; return the refusal. Not part of the public
         surface."""
-        refusal = super()._acquire(wait)
+        refusal = self._lease._acquire(wait)
         if refusal is None:
             # This statement notifies observers of the term. The term is valid without it too.
             try:
@@ -77,7 +70,7 @@ class Leadership(Lease):
             except BaseException as error:
                 if not isinstance(error, DBLockError) or isinstance(error, LockLost):
                     with contextlib.suppress(DBLockError):
-                        super().release()
+                        self.release()
                     raise
                 _log.info("observers were not notified of the new term of %r: %s", self.name, error)
         return refusal
@@ -112,15 +105,8 @@ class Leadership(Lease):
         except LockLost as loss:
             raise self._lose(hold, loss) from loss.__cause__
 
-    def detach(self, ttl: Seconds | None = None) -> NoReturn:
-        """Raise TypeError: a term cannot be handed over."""
-        raise TypeError(
-            f"a term of {self.name!r} cannot be detached: its value belongs to this process. "
-            "Resign, and let the other process campaign"
-        )
-
     def resign(self) -> None:
-        """End the term, so that another process can lead immediately. See :meth:`Lease.release`.
+        """End the term, so that another process can lead immediately. See :meth:`release`.
 
         The end of ``with`` has nothing to do then.
         """
@@ -136,12 +122,6 @@ class Leadership(Lease):
                 raise
             if term.loss is not None:  # resigning found the loss
                 raise term.loss from None
-
-    def release(self, after: Seconds = 0.0) -> None:
-        """Resign."""
-        if after:
-            raise ValueError("a term ends when you resign: its name cannot be kept")
-        super().release()
 
     def _end(self, hold: LeaseHold, after: float = 0.0) -> None:
         super()._end(hold, after)
@@ -169,15 +149,15 @@ class Election:
     #: The class of its terms; Django's election overrides it.
     term_class: type[Leadership] = Leadership
 
-    def __init__(self, database: Database, name: str, options: LeaseOptions) -> None:
-        self.name = name
-        self._database = database
-        self._options = options
+    def __init__(self, lease: Lease) -> None:
+        self.name = lease.name
+        self._lease = lease
+        self._database = lease._database
 
     @property
     def ttl(self) -> float:
         """The number of seconds without a renewal after which a leader is deposed."""
-        return self._options.plan.ttl
+        return self._lease.ttl
 
     def __repr__(self) -> str:
         return f"<Election {self.name!r} ttl={self.ttl:g}>"
@@ -209,9 +189,9 @@ class Election:
 
     def stand(self, **callbacks: Any) -> Leadership:
         """Return a term that has not begun. Not part of the public surface."""
-        options = self._options
+        options = self._lease._options
         given = options._replace(callbacks=options.callbacks._replace(**callbacks))
-        return self.term_class(self._database, self.name, given)
+        return self.term_class(type(self._lease)(self._database, self.name, given))
 
     def lead(self, term: Leadership) -> None:
         """Win a term, without a deadline. Not part of the public surface."""

@@ -5,25 +5,39 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+from weakref import WeakSet
 
-from ..errors import LockLost, NotHeld
+from ..arguments import Seconds, check_ttl
+from ..errors import DBLockError, LockLost, NotHeld, OutcomeUnknown
 from ..events import Kind
 from ..holding.handle_holds import HandleHolds
 from ..holding.keeper import guarded
 from ..holding.lease_hold import NO_CALLBACKS, LeaseHold
-from ..protocol import guard, overview
-from .base import SingleHandle
+from ..protocol import guard, overview, release, renew
+from ..protocol.exchange import Exchange
+from ..protocol.lease import ReleaseRequest
+from ..protocol.renew import Asked
+from ..protocol.state import Renewal
+from ..protocol.steps import Procedure
+from ..protocol.term import Term
+from .base import Named, Releasable
 
 if TYPE_CHECKING:
     from ..holding.database import Database
+    from ..holding.holds import CallerHolds
     from ..io.borrowed import Borrowable
     from ..io.runtime import Event
     from .options import LeaseOptions
 
 
-class HeldLease(SingleHandle):
-    """A lease as its holder uses it. No method here takes, renews or ends a hold."""
+class HeldLease(Named, Releasable):
+    """A lease as its holder uses it. No method here takes it."""
+
+    strategy = "lease"
+    _kind: ClassVar[str] = "Lease"
+    #: The callers whose last hold was detached: the end of their ``with`` releases nothing.
+    _detached: WeakSet[CallerHolds] | None = None
 
     def __init__(self, database: Database, name: str, options: LeaseOptions) -> None:
         super().__init__(options.wait, database.runtime)
@@ -33,6 +47,10 @@ class HeldLease(SingleHandle):
         self._holds: HandleHolds[LeaseHold] = HandleHolds(
             "lease", name, database.callers, private=options.reentrant
         )
+
+    def __repr__(self) -> str:
+        state = "held" if self.held else "not held"
+        return f"<{self._kind} {self.name!r} ttl={self.ttl:g} {state}>"
 
     def check(self) -> None:
         """Return if you still hold the lease, by the holder's own clock; raise LockLost if not.
@@ -45,6 +63,113 @@ class HeldLease(SingleHandle):
             raise hold.loss
         if hold.lease.term.over(self._runtime.now()):
             raise self._lose(hold, hold.ran_out())
+
+    def renew(self, ttl: Seconds | None = None) -> None:
+        """Move the expiry to ``ttl`` seconds from now (the lease's own TTL if None).
+
+        Use it for a lease that does not renew itself, or if you need a longer TTL for once: the
+        next renewal comes when that TTL is nearly over, and returns to the lease's own TTL.
+
+        dblock tries until the hold's deadline. Raises NotHeld if you do not hold the lease, and
+        LockLost if it is over. dblock does not renew an expired lease, even if the name is still
+        free.
+        """
+        length = self.ttl if ttl is None else check_ttl(ttl)
+        hold = self._holds.get()
+        if self._database.dialect.traits.one_writer:
+            self._database.callers.refuse_as_writer(self.name, "renewed")
+        with hold.renewed_here(hold.lease.term.remaining(self._runtime.now())):
+            if hold.ended or hold.loss is not None:
+                raise hold.loss or self._holds.not_held()
+            held, now = hold.lease, self._runtime.now()
+            length = hold.schedule.length(now, length)
+            asked = Term(now, length)
+            if asked.deadline < held.term.deadline:
+                # Once the renewal is sent, the earlier expiry may apply, whatever the reply is.
+                self._database.keeper().moved(hold, asked)
+            renewal = Asked(Renewal(self.name, hold.token, length), held)
+            try:
+                term = self._database.run(renew.renew(self._database.dialect, renewal, now))
+            except LockLost as loss:
+                raise self._lose(hold, loss) from loss.__cause__
+            if not self._database.keeper().moved(hold, term):
+                raise hold.loss or self._holds.not_held()
+
+    def release(self) -> None:
+        """Release the lease. One round trip.
+
+        Raises NotHeld if there is no hold to release, and LockLost if it was lost before. In that
+        case your work may have overlapped with another holder's work.
+        """
+        self._runtime.finish(self._release)
+
+    def _leave(self) -> None:
+        """End the ``with`` block's hold, unless it was detached and goes on elsewhere."""
+        if self._detached and self._forget_detached():
+            return
+        self._runtime.finish(self._release)
+
+    def _forget_detached(self) -> bool:
+        """Return whether the caller's last hold was detached, and forget that."""
+        detached = self._detached
+        if not detached or (mine := self._database.callers.mine()) not in detached:
+            return False
+        detached.discard(mine)
+        return True
+
+    def _release(self, after: float = 0.0) -> None:
+        hold = self._holds.get(ending=True)
+        if hold.count > 1:
+            hold.count -= 1
+            return
+        self._end(hold, after)
+
+    def _end(self, hold: LeaseHold, after: float = 0.0) -> None:
+        if self._database.dialect.traits.one_writer:
+            self._database.callers.refuse_as_writer(self.name, "released")
+        if not self._holds.take(hold):
+            raise self._holds.not_held()
+        now = self._runtime.now()
+        try:
+            self._give_back(hold, after, now)
+        except LockLost as loss:
+            raise self._lose(hold, loss, ending=True) from loss.__cause__
+        except BaseException as failure:
+            over = hold.loss is not None or hold.lease.term.over(now)
+            if over and isinstance(failure, DBLockError):  # a loss matters more than the failure
+                raise self._lose(hold, hold.ran_out(), ending=True) from failure
+            told = isinstance(failure, DBLockError) and not isinstance(failure, OutcomeUnknown)
+            hold.in_doubt = hold.in_doubt or not (told or after)
+            self._holds.put_back(hold)  # so that the caller can try again with the same token
+            raise
+        if hold.loss is not None:
+            raise hold.loss
+        if hold.lease.term.over(now):
+            raise self._lose(hold, hold.ran_out(), ending=True)
+        self._tell(Kind.RELEASED, hold.since)
+
+    def _give_back(self, hold: LeaseHold, after: float, now: float) -> None:
+        # The keeper no longer renews it, whether the release succeeds or not.
+        self._database.keeper().drop(hold)
+        hold.end(self._database.dialect.timeouts.socket, now)
+        request = ReleaseRequest(
+            self.name,
+            hold.token,
+            hold.lease,
+            hold.reader,
+            with_user_lock=hold.user_lock is not None and hold.user_lock.kept,
+            guarded=hold.guarded,
+            in_doubt=hold.in_doubt,
+        )
+        dialect = self._database.dialect
+        exchange = Exchange(dialect, self.name, now, None, dialect.timeouts.socket, now)
+        ending: Procedure[object] = release.release(exchange, request)
+        if after:
+            renewal = Renewal(self.name, hold.token, hold.schedule.length(now, after))
+            ending = renew.renew(dialect, Asked(renewal, hold.lease), now)
+            if hold.user_lock is not None:
+                hold.user_lock.drop()
+        self._database.run(ending, user_lock=hold.user_lock)
 
     @contextlib.contextmanager
     def guard(self, session: Borrowable) -> Iterator[int]:

@@ -8,75 +8,32 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from ..arguments import Seconds, check_after, check_ttl
-from ..errors import DBLockError, LockLost, NotAcquired, OutcomeUnknown
+from ..errors import DBLockError, NotAcquired
 from ..events import Kind
 from ..holding.lease_hold import LeaseHold
-from ..protocol import release, renew
-from ..protocol.exchange import Exchange
 from ..protocol.inspect import look
-from ..protocol.lease import Held, LeaseRequest, ReleaseRequest
+from ..protocol.lease import Held, LeaseRequest
 from ..protocol.observer import Change
-from ..protocol.renew import Asked
 from ..protocol.schedule import RenewalSchedule
-from ..protocol.state import Renewal
-from ..protocol.steps import Procedure
-from ..protocol.term import Term
 from ..protocol.tokens import for_reader
+from .base import SingleHandle
 from .held import HeldLease
 from .taking import Taking
 
 if TYPE_CHECKING:
-    from ..holding.holds import CallerHolds
     from ..protocol.release import Find
 
 
-class Lease(HeldLease):
-    """A named lease, made by :meth:`Locks.lease`.
+class TakeableLease(HeldLease, SingleHandle):
+    """A lease that callers take, alone or with others."""
 
-    Use it as a context manager, as a decorator, or with :meth:`acquire` and :meth:`release`.
-
-    Threads can share one Lease. Each acquisition is a separate hold. Its owner depends on the kind
-    of lease, as with Python's own locks:
-
-    | | ordinary: as `threading.Lock` | `reentrant=True`: as `threading.RLock` |
-    |---|---|---|
-    | a hold belongs to | the Lease | the thread that took it |
-    | the same thread acquires | DeadlockDetected; False if it does not wait | counted |
-    | another thread acquires | waits, or is refused | waits, or is refused |
-    | another thread releases | ends the hold | NotHeld |
-    | fence, token, check, renew, guard in another thread | as in the first thread | NotHeld |
-    | held, remaining in another thread | as in the first thread | False, 0.0 |
-    | release twice | NotHeld, or ends a hold that another thread has taken since | NotHeld |
-    | through another Lease, or in a forked child | NotHeld, False | NotHeld, False |
-
-    A thread's own hold has priority, lost or not. So a thread learns of its own loss, and does not
-    release a hold that another thread has taken since. In a thread without a hold, :attr:`lost`
-    belongs to the newest hold. The end of ``with`` is a release.
-
-    While you hold the lease, the process's keeper renews it after each third of its TTL, for as
-    long as this handle exists. If you drop the handle, the lease expires.
-
-    A lease cannot stop a holder that was paused past its expiry. dblock can tell the holder
-    (:attr:`lost`, ``on_lost``, :meth:`check`, the end of ``with``) and keep it from committing
-    (:meth:`guard`).
-    """
-
-    strategy = "lease"
     #: Whether others may share it, as a :class:`SharedLease`.
     _shares = False
-    #: The callers whose last hold was detached: the end of their ``with`` releases nothing.
-    _detached: WeakSet[CallerHolds] | None = None
 
     @property
     def reentrant(self) -> bool:
         """Whether the holding thread may take it again, and no other thread may release it."""
         return self._options.reentrant
-
-    def __repr__(self) -> str:
-        state = "held" if self.held else "not held"
-        return f"<Lease {self.name!r} ttl={self.ttl:g} {state}>"
-
-    # --- acquire and release -----------------------------------------------------------------
 
     def _try_within(self, wait: float | None) -> NotAcquired | None:
         """Take the lease, waiting up to ``wait`` seconds. One round trip when the name is free.
@@ -167,6 +124,38 @@ class Lease(HeldLease):
         plan = replace(self._options.plan, at_least=at_least)
         self._options = self._options._replace(plan=plan)
 
+
+class Lease(TakeableLease):
+    """A named lease, made by :meth:`Locks.lease`.
+
+    Use it as a context manager, as a decorator, or with :meth:`acquire` and :meth:`release`.
+
+    Threads can share one Lease. Each acquisition is a separate hold. Its owner depends on the kind
+    of lease, as with Python's own locks:
+
+    | | ordinary: as `threading.Lock` | `reentrant=True`: as `threading.RLock` |
+    |---|---|---|
+    | a hold belongs to | the Lease | the thread that took it |
+    | the same thread acquires | DeadlockDetected; False if it does not wait | counted |
+    | another thread acquires | waits, or is refused | waits, or is refused |
+    | another thread releases | ends the hold | NotHeld |
+    | fence, token, check, renew, guard in another thread | as in the first thread | NotHeld |
+    | held, remaining in another thread | as in the first thread | False, 0.0 |
+    | release twice | NotHeld, or ends a hold that another thread has taken since | NotHeld |
+    | through another Lease, or in a forked child | NotHeld, False | NotHeld, False |
+
+    A thread's own hold has priority, lost or not. So a thread learns of its own loss, and does not
+    release a hold that another thread has taken since. In a thread without a hold, :attr:`lost`
+    belongs to the newest hold. The end of ``with`` is a release.
+
+    While you hold the lease, the process's keeper renews it after each third of its TTL, for as
+    long as this handle exists. If you drop the handle, the lease expires.
+
+    A lease cannot stop a holder that was paused past its expiry. dblock can tell the holder
+    (:attr:`lost`, ``on_lost``, :meth:`check`, the end of ``with``) and keep it from committing
+    (:meth:`guard`).
+    """
+
     def release(self, after: Seconds = 0.0) -> None:
         """Release the lease. One round trip.
 
@@ -209,104 +198,3 @@ class Lease(HeldLease):
         assert hold.caller is not None
         vars(self).setdefault("_detached", WeakSet()).add(hold.caller)  # at once, for all threads
         return f"{hold.token}.{hold.lease.fence}.{self.name}"
-
-    def _leave(self) -> None:
-        """End the ``with`` block's hold, unless it was detached and goes on elsewhere."""
-        if self._detached and self._forget_detached():
-            return
-        self._runtime.finish(self._release)
-
-    def _forget_detached(self) -> bool:
-        """Return whether the caller's last hold was detached, and forget that."""
-        detached = self._detached
-        if not detached or (mine := self._database.callers.mine()) not in detached:
-            return False
-        detached.discard(mine)
-        return True
-
-    def _release(self, after: float = 0.0) -> None:
-        hold = self._holds.get(ending=True)
-        if hold.count > 1:
-            hold.count -= 1
-            return
-        self._end(hold, after)
-
-    def _end(self, hold: LeaseHold, after: float = 0.0) -> None:
-        if self._database.dialect.traits.one_writer:
-            self._database.callers.refuse_as_writer(self.name, "released")
-        if not self._holds.take(hold):
-            raise self._holds.not_held()
-        now = self._runtime.now()
-        try:
-            self._give_back(hold, after, now)
-        except LockLost as loss:
-            raise self._lose(hold, loss, ending=True) from loss.__cause__
-        except BaseException as failure:
-            over = hold.loss is not None or hold.lease.term.over(now)
-            if over and isinstance(failure, DBLockError):  # a loss matters more than the failure
-                raise self._lose(hold, hold.ran_out(), ending=True) from failure
-            told = isinstance(failure, DBLockError) and not isinstance(failure, OutcomeUnknown)
-            hold.in_doubt = hold.in_doubt or not (told or after)
-            self._holds.put_back(hold)  # so that the caller can try again with the same token
-            raise
-        if hold.loss is not None:
-            raise hold.loss
-        if hold.lease.term.over(now):
-            raise self._lose(hold, hold.ran_out(), ending=True)
-        self._tell(Kind.RELEASED, hold.since)
-
-    def _give_back(self, hold: LeaseHold, after: float, now: float) -> None:
-        # The keeper no longer renews it, whether the release succeeds or not.
-        self._database.keeper().drop(hold)
-        hold.end(self._database.dialect.timeouts.socket, now)
-        request = ReleaseRequest(
-            self.name,
-            hold.token,
-            hold.lease,
-            hold.reader,
-            with_user_lock=hold.user_lock is not None and hold.user_lock.kept,
-            guarded=hold.guarded,
-            in_doubt=hold.in_doubt,
-        )
-        dialect = self._database.dialect
-        exchange = Exchange(dialect, self.name, now, None, dialect.timeouts.socket, now)
-        ending: Procedure[object] = release.release(exchange, request)
-        if after:
-            renewal = Renewal(self.name, hold.token, hold.schedule.length(now, after))
-            ending = renew.renew(dialect, Asked(renewal, hold.lease), now)
-            if hold.user_lock is not None:
-                hold.user_lock.drop()
-        self._database.run(ending, user_lock=hold.user_lock)
-
-    # --- while holding it --------------------------------------------------------------------
-
-    def renew(self, ttl: Seconds | None = None) -> None:
-        """Move the expiry to ``ttl`` seconds from now (the lease's own TTL if None).
-
-        Use it for a lease that does not renew itself, or if you need a longer TTL for once: the
-        next renewal comes when that TTL is nearly over, and returns to the lease's own TTL.
-
-        dblock tries until the hold's deadline. Raises NotHeld if you do not hold the lease, and
-        LockLost if it is over. dblock does not renew an expired lease, even if the name is still
-        free.
-        """
-        length = self.ttl if ttl is None else check_ttl(ttl)
-        hold = self._holds.get()
-        if self._database.dialect.traits.one_writer:
-            self._database.callers.refuse_as_writer(self.name, "renewed")
-        with hold.renewed_here(hold.lease.term.remaining(self._runtime.now())):
-            if hold.ended or hold.loss is not None:
-                raise hold.loss or self._holds.not_held()
-            held, now = hold.lease, self._runtime.now()
-            length = hold.schedule.length(now, length)
-            asked = Term(now, length)
-            if asked.deadline < held.term.deadline:
-                # Once the renewal is sent, the earlier expiry may apply, whatever the reply is.
-                self._database.keeper().moved(hold, asked)
-            renewal = Asked(Renewal(self.name, hold.token, length), held)
-            try:
-                term = self._database.run(renew.renew(self._database.dialect, renewal, now))
-            except LockLost as loss:
-                raise self._lose(hold, loss) from loss.__cause__
-            if not self._database.keeper().moved(hold, term):
-                raise hold.loss or self._holds.not_held()

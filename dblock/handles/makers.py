@@ -224,9 +224,9 @@ class Makers:
         ``max_hold`` seconds.
         """
         checked, given = check_name(name), self._options("election", options)
-        return self._classes.election(self._database, checked, given)
+        return self._classes.election(self._classes.lease(self._database, checked, given))
 
-    def all(self, *locks: Lease | RowLock, wait: Seconds | None = None) -> MultiLock:
+    def all(self, *locks: Lease | SharedLease | RowLock, wait: Seconds | None = None) -> MultiLock:
         """Return the given locks as one lock.
 
         dblock takes them in the order of their names, all or none. ``wait`` is one deadline for all

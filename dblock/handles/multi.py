@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..arguments import Seconds
 from ..errors import DBLockError, LockLost, NotAcquired, Unsupported
 from .base import Handle
-from .lease import Lease
+from .lease import TakeableLease
 from .row import RowLock
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ class MultiLock(Handle):
     """
 
     def __init__(
-        self, locks: Sequence[Lease | RowLock], wait: Seconds | None, runtime: Runtime
+        self, locks: Sequence[TakeableLease | RowLock], wait: Seconds | None, runtime: Runtime
     ) -> None:
         super().__init__(wait, runtime)
         for lock in locks:
-            if not isinstance(lock, Lease | RowLock):
+            if not isinstance(lock, TakeableLease | RowLock):
                 raise TypeError(f"all() takes leases and row locks, not {type(lock).__name__}")
         names = [lock.name for lock in locks]
         if not names:
@@ -84,7 +84,7 @@ class MultiLock(Handle):
         """Renew the leases that waited for the others; return whether all are held now."""
         try:
             for lock in self.locks:
-                if isinstance(lock, Lease) and _overdue(lock):
+                if isinstance(lock, TakeableLease) and _overdue(lock):
                     lock.renew()
         except LockLost:
             return False
@@ -102,11 +102,11 @@ class MultiLock(Handle):
         return all(lock.held for lock in self.locks)
 
 
-def _overdue(lease: Lease) -> bool:
+def _overdue(lease: TakeableLease) -> bool:
     return lease.ttl - lease.margin - lease.remaining > lease.renew_every
 
 
-def _let_go(lock: Lease | RowLock) -> None:
+def _let_go(lock: TakeableLease | RowLock) -> None:
     """Release one lock because another was refused; its own loss does not matter any more."""
     with contextlib.suppress(LockLost):
         lock._leave()

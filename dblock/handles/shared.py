@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
-from ..arguments import Seconds
-from .lease import Lease
+from .lease import TakeableLease
 
 
-class SharedLease(Lease):
+class SharedLease(TakeableLease):
     """A lease that others may share, made by :meth:`Locks.shared`: the reader's side.
 
     The writer's side is a :class:`Lease` on the same name. The name has any number of readers at a
@@ -31,29 +28,13 @@ class SharedLease(Lease):
     """
 
     strategy = "shared"
+    _kind = "SharedLease"
     _shares = True
 
-    def __repr__(self) -> str:
-        return f"<Shared{super().__repr__()[1:]}"
-
-    def release(self, after: Seconds = 0.0) -> None:
+    def release(self) -> None:
         """End this reader's share. One round trip. The release of the last reader frees the name.
-
-        ``after`` has to be 0: dblock cannot keep the name, because other readers may share it.
 
         Raises NotHeld if there is no hold to release (:class:`Lease` says whose a hold is), and
         LockLost if it was lost before. Then a writer may have held the name since.
         """
-        if after:
-            raise ValueError(
-                f"after={after!r}: a shared lease does not keep the name, since others may have it "
-                "too. Release it without after, or take the name with lease()"
-            )
-        super().release(after)
-
-    def detach(self, ttl: Seconds | None = None) -> NoReturn:
-        """Raise TypeError: other readers may share the hold, so it cannot be handed over."""
-        raise TypeError(
-            f"the shared lease on {self.name!r} cannot be detached: others may share its hold. "
-            "Take another share in the other process, or take the name with lease()"
-        )
+        super().release()

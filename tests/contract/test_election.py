@@ -23,6 +23,7 @@ from dblock import (
     Election,
     Leader,
     Leadership,
+    Lease,
     LockLost,
     Locks,
     NotAcquired,
@@ -241,14 +242,6 @@ def test_a_term_has_one_block(election: Election) -> None:
         assert term.held
 
 
-def test_a_term_is_not_detached(election: Election) -> None:
-    """Its value would go on to speak for a process that leads no more."""
-    with election.campaign(wait=0) as term:
-        with pytest.raises(TypeError, match="Resign, and let the other process campaign"):
-            term.detach()
-        assert term.held
-
-
 def test_a_value_that_cannot_be_proclaimed(election: Election, engine: Engine) -> None:
     """It is told before any I/O."""
     with election.campaign() as term:
@@ -282,11 +275,11 @@ def test_bad_input(locks: Locks) -> None:
 
 def test_a_term_is_held_once(election: Election) -> None:
     term = election.campaign()
-    for options in ({}, {"blocking": False}):
-        with pytest.raises(ValueError, match=r"has a new one for each election\.campaign"):
-            term.acquire(**options)
-    with pytest.raises(ValueError, match="its name cannot be kept"):
-        term.release(after=5)
+    assert not isinstance(term, Lease)
+    assert not hasattr(term, "acquire")
+    assert not hasattr(term, "detach")  # its value belongs to this process
+    with pytest.raises(TypeError, match="after"):
+        term.release(after=5)  # type: ignore[call-arg]
     term.resign()
     calls: list[Callable[[], Any]]
     calls = [term.resign, term.check, lambda: term.proclaim(1), lambda: term.__enter__()]

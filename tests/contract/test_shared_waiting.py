@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.engine import Engine
 
-from dblock import Lease, Locks, NotAcquired
+from dblock import Lease, Locks, NotAcquired, SharedLease
 from dblock.protocol.sharing import SharedAttempt
 from dblock.protocol.tokens import for_reader
 from tests.contract.conftest import NewLocks
@@ -122,7 +122,7 @@ def test_writers_that_wait_behind_a_writer_are_not_overtaken(
             pass
     order: list[str] = []
 
-    def come(who: str, lock: Lease, waiting: int) -> None:
+    def come(who: str, lock: Lease | SharedLease, waiting: int) -> None:
         def get_in() -> None:
             with lock:
                 order.append(who)

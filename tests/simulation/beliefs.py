@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from dblock import Lease, LockLost, RowLock, SharedLease
+from dblock import LockLost, RowLock, SharedLease
 from dblock.handles.attached import AttachedLease
+from dblock.handles.held import HeldLease
 from dblock.holding.lease_hold import LeaseHold
 from dblock.protocol.observer import Belief as Observed
 from dblock.protocol.observer import Change
@@ -121,9 +122,9 @@ class Beliefs:
 
     # --- from here to there ------------------------------------------------------------------
 
-    def begin(self, thread: Thread, lock: Lease | RowLock) -> None:
+    def begin(self, thread: Thread, lock: HeldLease | RowLock) -> None:
         belief = Belief(thread, lock.name, self.loop.now)
-        if isinstance(lock, Lease):
+        if isinstance(lock, HeldLease):
             belief.lease = lock._holds.last
             assert belief.lease is not None
             self.holds.add(belief.lease)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from greenlet import GreenletExit
@@ -29,6 +30,8 @@ from dblock import (
     Unavailable,
 )
 from dblock.errors import DBLockError
+from dblock.handles.held import HeldLease
+from dblock.handles.lease import TakeableLease
 from dblock.protocol.slots import slot_name
 from tests.simulation.allowance import SILENT
 from tests.simulation.beliefs import Wait
@@ -121,7 +124,7 @@ class Thread:
                 if lasted > most:
                     raise Violation(f"{self.name}: {what} lasts {lasted:.2f} s, not {most:.2f} s")
 
-    def work(self, seconds: float, *leases: Lease) -> None:
+    def work(self, seconds: float, *leases: HeldLease) -> None:
         """Let time pass, by the client's own clock; look at the leases before and after it."""
         for lease in leases:
             lease.check()
@@ -202,7 +205,10 @@ class Thread:
         raise Violation(f"{self.name} is told that {told} leads {name!r}, not {leaders}")
 
     def acquire(
-        self, lock: Lease | RowLock, wait: float | None = None, settling: float = 0.0
+        self,
+        lock: TakeableLease | Leadership | RowLock,
+        wait: float | None = None,
+        settling: float = 0.0,
     ) -> bool:
         """Take a lock, and believe in it; ``wait`` is in seconds, None for ever.
 
@@ -210,7 +216,7 @@ class Thread:
         """
         start, knowing = self.loop.now, self.beliefs.knowing
         knowing.begin(self.actor, lock.name)
-        fair = isinstance(lock, Lease) and lock._options.fair
+        fair = isinstance(lock, HeldLease) and lock._options.fair
         try:
             with (
                 self.beliefs.waiting(self, lock.name, wait, fair=fair),
@@ -226,7 +232,7 @@ class Thread:
                 knowing.doubt(self.actor, lock.name),
                 knowing.unreturned(self.actor, lock.name),
             )
-            if isinstance(lock, Lease) and doubt is Doubt.NONE and not left:
+            if isinstance(lock, HeldLease) and doubt is Doubt.NONE and not left:
                 raise Violation(f"{self.name} can know what it is told to be unknown") from error
             raise
         except DBLockError as error:
@@ -288,7 +294,7 @@ class Thread:
         return expired and not waiting and begun < start
 
     @contextmanager
-    def _lent(self, lock: Lease | RowLock) -> Iterator[None]:
+    def _lent(self, lock: HeldLease | RowLock) -> Iterator[None]:
         if isinstance(lock, RowLock) and isinstance(lock._on, Connection):
             with lent(lock._on):
                 yield
@@ -307,15 +313,19 @@ class Thread:
             if granted.actor is self.actor and granted.at >= start:
                 raise Violation(f"{self.name} is told that it has not {name!r}: {row.fence}")
 
-    def release(self, lock: Lease | RowLock, after: float = 0.0) -> None:
+    def release(self, lock: HeldLease | RowLock, after: float = 0.0) -> None:
         """Give a lock back; who is told that it was given back had it until then."""
-        if isinstance(lock, Lease):
-            self._give_back(lock, after, lambda: lock.release(after))
+        if isinstance(lock, HeldLease):
+            self._give_back(
+                lock,
+                after,
+                partial(lock.release, after) if isinstance(lock, Lease) else lock.release,
+            )
         else:
             self._give_back(lock, after, lock.release)
 
     def _give_back(
-        self, lock: Lease | RowLock, after: float, give_back: Callable[[], object]
+        self, lock: HeldLease | RowLock, after: float, give_back: Callable[[], object]
     ) -> None:
         if self.loop.over:
             raise GreenletExit
@@ -391,7 +401,9 @@ class Thread:
             raise Violation(f"{self.name} is told that {name!r} goes on elsewhere: {row}")
 
     @contextmanager
-    def holding(self, lock: Lease | RowLock, wait: float | None = None) -> Iterator[bool]:
+    def holding(
+        self, lock: TakeableLease | Leadership | RowLock, wait: float | None = None
+    ) -> Iterator[bool]:
         """Do something with a lock, as a with statement does; without, if it is not acquired."""
         had = self.acquire(lock, wait)
         try:
@@ -490,7 +502,7 @@ class Thread:
                 if link.locks:
                     self.beliefs.transacted = self.loop.now
 
-    def guarded(self, connection: Connection, lease: Lease) -> None:
+    def guarded(self, connection: Connection, lease: HeldLease) -> None:
         """Write under a guard, in a transaction of the user's."""
         with lent(connection):
             guard = lease.guard(connection)
@@ -502,7 +514,7 @@ class Thread:
         connection.execute(WRITTEN.insert().inline(), values)
         guard.__exit__(None, None, None)
 
-    def write(self, lease: Lease) -> None:
+    def write(self, lease: HeldLease) -> None:
         """Write under a guard, in a transaction for this, where the store has such."""
         if "lending" not in self.ledger.store.has:
             return

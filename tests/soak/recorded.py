@@ -7,7 +7,16 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from dblock import Election, Lease, LockLost, NotAcquired, OutcomeUnknown, Timeouts, Unavailable
+from dblock import (
+    Election,
+    Leadership,
+    Lease,
+    LockLost,
+    NotAcquired,
+    OutcomeUnknown,
+    Timeouts,
+    Unavailable,
+)
 from dblock.protocol.term import margin
 
 from .history import Operation, Recorder, now
@@ -20,7 +29,7 @@ def begin(recorder: Recorder, lease: Lease, **detail: Any) -> Operation:
     return recorder.begin("acquire", name=lease.name, ttl=lease.ttl, wait=lease.wait, **detail)
 
 
-def got(recorder: Recorder, operation: Operation, lease: Lease) -> HeldLease:
+def got(recorder: Recorder, operation: Operation, lease: Lease | Leadership) -> HeldLease:
     """Write down that it was granted."""
     at, fence, left = now(), lease.fence, lease.remaining
     detail = {"fence": fence, "deadline": at + left}
@@ -56,7 +65,7 @@ def campaign(recorder: Recorder, election: Election, wait: float) -> HeldLease |
 class HeldLease:
     """One hold; ``number`` is that of the operation that acquired it."""
 
-    def __init__(self, recorder: Recorder, lease: Lease, number: int) -> None:
+    def __init__(self, recorder: Recorder, lease: Lease | Leadership, number: int) -> None:
         self._recorder, self.lease = recorder, lease
         self.name, self.fence = lease.name, lease.fence
         self._number = number

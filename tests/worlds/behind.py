@@ -10,14 +10,16 @@ from typing import Any, TypeVar
 
 import pytest
 
-from dblock import Lease, Locks
+from dblock import Locks
 from dblock.aio import AsyncLocks
 from dblock.aio.bridge import await_
+from dblock.handles.held import HeldLease
 from dblock.io.connections import Connections
 from tests.patience import SECONDS
 from tests.worlds.surface import Surface
 
 SomeLocks = TypeVar("SomeLocks", Locks, AsyncLocks)
+SomeLease = TypeVar("SomeLease", bound=HeldLease)
 
 
 def timed(locks: SomeLocks, **times: float) -> SomeLocks:
@@ -27,9 +29,9 @@ def timed(locks: SomeLocks, **times: float) -> SomeLocks:
     return locks
 
 
-def inside(lease: Lease) -> Lease:
+def inside(lease: SomeLease) -> SomeLease:
     """What does the lease's work."""
-    made: Lease = lease.target.sync if isinstance(lease, Surface) else lease
+    made: SomeLease = lease.target.sync if isinstance(lease, Surface) else lease
     return made
 
 

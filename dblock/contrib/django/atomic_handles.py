@@ -18,7 +18,8 @@ from ...errors import DBLockError, DeadlockDetected, NotAcquired, Unsupported
 from ...handles.attached import AttachedLease
 from ...handles.base import log_skipped
 from ...handles.election import Election, Leadership
-from ...handles.lease import Lease
+from ...handles.held import HeldLease
+from ...handles.lease import Lease, TakeableLease
 from ...handles.row import RowLock
 from ...handles.semaphore import Semaphore
 from ...handles.shared import SharedLease
@@ -37,21 +38,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class DjangoLease(Lease):
-    """A lease; see :class:`dblock.Lease`. In coroutines ``async with`` runs it in a thread."""
-
-    @async_unsafe
-    def _acquire(self, wait: float | None) -> NotAcquired | None:
-        return self._refusal(wait) or super()._acquire(wait)
-
-    def _refusal(self, wait: float | None) -> NotAcquired | None:
-        """Return the refusal if this thread would wait for itself, or raise DeadlockDetected."""
-        why = self._obstacle()
-        if why is not None and wait == 0:
-            return NotAcquired(f"{self.name!r} was not acquired: {why}", name=self.name)
-        if why is not None:
-            raise DeadlockDetected(f"{self.name!r} was not acquired: {why}", name=self.name)
-        return None
+class DjangoHeldLease(HeldLease):
+    """A lease as its holder uses it, also in atomic blocks."""
 
     def renew(self, ttl: Seconds | None = None) -> None:
         """See :meth:`dblock.Lease.renew`."""
@@ -109,6 +97,23 @@ class DjangoLease(Lease):
     ) -> None:
         await in_thread.finish(sync_to_async(self.__exit__)(kind, error, traceback))
 
+
+class DjangoTakeableLease(DjangoHeldLease, TakeableLease):
+    """A lease that callers take, in coroutines too."""
+
+    @async_unsafe
+    def _acquire(self, wait: float | None) -> NotAcquired | None:
+        return self._refusal(wait) or super()._acquire(wait)
+
+    def _refusal(self, wait: float | None) -> NotAcquired | None:
+        """Return the refusal if this thread would wait for itself, or raise DeadlockDetected."""
+        why = self._obstacle()
+        if why is not None and wait == 0:
+            return NotAcquired(f"{self.name!r} was not acquired: {why}", name=self.name)
+        if why is not None:
+            raise DeadlockDetected(f"{self.name!r} was not acquired: {why}", name=self.name)
+        return None
+
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         if not is_coroutine_function(function):
             return super().__call__(function)
@@ -139,15 +144,19 @@ class DjangoLease(Lease):
         return cast("Callable[P, T | None]", skipping)
 
 
+class DjangoLease(DjangoTakeableLease, Lease):
+    """A lease; see :class:`dblock.Lease`. In coroutines ``async with`` runs it in a thread."""
+
+
 class DjangoAttachedLease(DjangoLease, AttachedLease):
     """A lease whose hold was detached elsewhere; see :class:`~dblock.AttachedLease`."""
 
 
-class DjangoSharedLease(SharedLease, DjangoLease):
+class DjangoSharedLease(SharedLease, DjangoTakeableLease):
     """A lease that others may share; see :class:`dblock.SharedLease`."""
 
 
-class DjangoLeadership(Leadership, DjangoLease):
+class DjangoLeadership(Leadership, DjangoHeldLease):
     """A term; see :class:`dblock.Leadership`."""
 
 

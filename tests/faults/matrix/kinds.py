@@ -187,8 +187,11 @@ class Proclaim(Operation):
         with self.election.campaign() as term:
             term.proclaim(ANOTHERS)
         self.term = self.ways.locks.election(self.lock, ttl=self.ways.ttl).campaign()
-        self.lease = self.term
         assert self.term.fence == 2
+
+    @property
+    def held(self) -> bool:
+        return self.term.held
 
     def run(self) -> str:
         self.term.proclaim(VALUE)

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError, NoResultFound
 from sqlalchemy.orm import Session
 
 from dblock import DBLockError, LockLost, Locks
+from dblock.handles.lease import TakeableLease
 from tests.faults.matrix.within import within
 from tests.support import LONG, LockRow, lock_row
 
@@ -45,7 +46,7 @@ class Operation(ABC):
         self.ways = ways
         self.number = next(_numbers)
         self.lock = f"{self.name} {self.number}"
-        self.lease = ways.locks.lease(self.lock, ttl=ways.ttl, renew=False)
+        self.lease: TakeableLease = ways.locks.lease(self.lock, ttl=ways.ttl, renew=False)
 
     @abstractmethod
     def prepare(self) -> None:
@@ -65,11 +66,16 @@ class Operation(ABC):
             return self.run()
         except DBLockError as error:
             if isinstance(error, LockLost):
-                assert not self.lease.held, "it is told as lost and believed to be held"
+                assert not self.held, "it is told as lost and believed to be held"
             # The kinds of an error, SocketTimeout for one, say why; what counts is the error.
             return next(
                 kind.__name__ for kind in type(error).__mro__ if DBLockError in kind.__bases__
             )
+
+    @property
+    def held(self) -> bool:
+        """Whether the caller believes in its hold."""
+        return self.lease.held
 
     def acquire(self, *, blocking: bool = True) -> None:
         """Take the lease, by the first grant of its name; who is told of an error has it not."""

@@ -30,7 +30,7 @@ CONNECTIONS = (
     Mutant(
         "interrupted-grant-kept",
         "an interrupted acquire leaves no lock behind",
-        "Lease._undo",
+        "TakeableLease._undo",
         "taking.abandon(find)",
         "pass",
         f"{INTERRUPTS}::test_acquire[postgresql]",

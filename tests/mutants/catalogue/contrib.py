@@ -130,7 +130,7 @@ CONTRIB = (
     Mutant(
         "django-lease-before-the-commit",
         "a lease lasts until others can see what was done under it",
-        "DjangoLease._leave",
+        "DjangoHeldLease._leave",
         "if wrapper is None or (hold := self._holds.get()).count > 1:",
         "if hold := self._holds.get():",
         f"{IN_DJANGO}::test_a_lease_is_given_back_after_the_commit[postgresql]",

@@ -120,7 +120,7 @@ EXCLUSION = (
     Mutant(
         "shortened-when-told",
         "the holder's deadline is never later than the expiry",
-        "Lease.renew",
+        "HeldLease.renew",
         "if asked.deadline < held.term.deadline:",
         "if False:",
         f"{REGRESSIONS}::test_an_interrupted_renewal_to_less_is_believed_to_have_happened[threads-mariadb]",

@@ -142,7 +142,7 @@ HANDOVER = (
     Mutant(
         "the-end-of-with-is-told",
         "the end of `with` gives nothing back that was detached",
-        "Lease._leave",
+        "HeldLease._leave",
         "if self._detached and self._forget_detached():",
         "if False:",
         f"{TESTS}::test_the_end_of_with_is_quiet[threads-sqlite]",
@@ -150,7 +150,7 @@ HANDOVER = (
     Mutant(
         "a-detached-hold-hides-the-next",
         "the end of `with` gives back what was taken since",
-        "Lease._keep",
+        "TakeableLease._keep",
         "if self._detached:",
         "if False:",
         f"{TESTS}::test_the_end_of_with_is_quiet[threads-sqlite]",

@@ -77,7 +77,7 @@ RELEASES = (
     Mutant(
         "release-in-doubt-is-forgotten",
         "a release whose reply was lost succeeds when it is repeated",
-        "lease.Lease._end",
+        "HeldLease._end",
         "hold.in_doubt = hold.in_doubt or not (told or after)",
         "pass",
         f"{WRITING}::{DOUBT}[postgresql-threads-can be ended]",

@@ -143,7 +143,7 @@ SHARED = (
     Mutant(
         "an-upgrade-waits-for-itself",
         "a caller that would wait for its own share is told",
-        "Lease._try_within",
+        "TakeableLease._try_within",
         "shares=self._shares",
         "shares=True",
         f"{CONTRACT}::test_an_upgrade_says_what_it_is",

@@ -65,7 +65,7 @@ USER_LOCKS = (
     Mutant(
         "a-name-left-to-run-out-keeps-the-user-lock",
         KEPT,
-        "Lease._give_back",
+        "HeldLease._give_back",
         "hold.user_lock.drop()",
         "pass",
         f"{HOLDING}::test_a_name_that_is_left_to_run_out_has_no_user_lock",
@@ -73,7 +73,7 @@ USER_LOCKS = (
     Mutant(
         "interrupted-and-keeps-the-user-lock",
         KEPT,
-        "Lease._try_within",
+        "TakeableLease._try_within",
         "if taking.user_lock is not None:\n    self._runtime.undo(error, taking.user_lock.drop)\n"
         "if not isinstance",
         "if not isinstance",
