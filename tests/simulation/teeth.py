@@ -117,12 +117,12 @@ def fails(line: str) -> bool:
 
     So does one whose store cannot even be set up, where dblock refuses to.
     """
-    from dblock.protocol.faults import StatementError
+    from dblock.errors import DBLockError
     from tests.simulation.exploring import replay
 
     try:
         return replay(line).violation is not None
-    except StatementError:
+    except DBLockError:
         return True
 
 

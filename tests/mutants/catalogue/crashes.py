@@ -143,9 +143,9 @@ CRASHES = (
     Mutant(
         "found-is-held-however-late",
         "who is told that it has a lease has it then",
-        "Attempt._confirm",
-        "if not outcome.over(self.exchange.now):",
-        "if True:",
+        "renew.confirm",
+        "(outcome,), exchange.now = yield from renew_all(",
+        "(outcome,), _ = yield from renew_all(",
         "tests/protocol/test_acquire.py::"
         "test_what_is_found_is_given_back_when_its_renewal_is_told_too_late",
         dies_in="model hand-off: a.grant#1!unanswered a.renew#1<+8",
