@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.client import responses
 from types import SimpleNamespace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from ..arguments import Seconds, check_flag, check_json, check_keep, check_wait
 from ..decorating import check_callback
@@ -157,20 +157,16 @@ class Call:
             return nullcontext(SimpleNamespace(replayed=False, result=None, active=True))
         return make(self.key, **self.options)
 
-    def refusal(self, error: DBLockError) -> Answer:
+    def refusal(self, error: DBLockError) -> Answer | None:
         """Return the answer for a client that has to wait, or that uses a key again for another
-        request. Raises other errors."""
+        request; None for an error about another call, in the view itself."""
         if self.key is None or error.name != self.key:
-            raise error  # it is about another call, in the view itself
+            return None
         if isinstance(error, InProgress):
             said = "A request with this Idempotency-Key is in progress. Repeat yours later."
             return Answer.problem(409, said, ("Retry-After", "1"))
         said = "This Idempotency-Key was used for another request. Use a new key for a new request."
         return Answer.problem(422, said)
-
-
-#: The errors that :meth:`Call.refusal` answers.
-REFUSALS = (InProgress, KeyReused)
 
 
 class Rules(Generic[Request]):
@@ -235,6 +231,67 @@ class Rules(Generic[Request]):
             "view has rolled it back, so what it did is undone: answer with a status of 400 or "
             "above then, or put what may fail into a savepoint"
         )
+
+
+class Answering(Generic[Request, Response]):
+    """One request, from its key to its response; the same for all frameworks, sync or asyncio.
+
+    The framework makes the call and begins the transaction inside the ``with`` block, and returns
+    the response. If the block ends with an error that is an answer, :attr:`response` has it::
+
+        with Answering(rules, respond) as answering:
+            call = rules.call(...)(payload)
+            with transaction, answering.once(call, make) as recorded:
+                if recorded.replayed:
+                    return replay(recorded.result)
+                response = view(request)
+                answering.record(recorded, response, status, active, said)
+                return response
+        return answering.response
+    """
+
+    response: Response
+
+    def __init__(self, rules: Rules[Request], respond: Callable[[Answer], Response]) -> None:
+        self._rules = rules
+        self._respond = respond
+        self._call: Call | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if isinstance(error, Unrecorded):
+            self.response = error.response
+            return True
+        refusal: Answer | None = None
+        if isinstance(error, Rejected):
+            refusal = error.answer
+        elif isinstance(error, InProgress | KeyReused) and self._call is not None:
+            refusal = self._call.refusal(error)
+        if refusal is None:
+            return False
+        self.response = self._respond(refusal)
+        return True
+
+    def once(self, call: Call, make: Callable[..., Any]) -> Any:
+        """Return the :meth:`Locks.once` of a call, as :meth:`Call.once` does."""
+        self._call = call
+        return call.once(make)
+
+    def record(
+        self,
+        recorded: Any,
+        response: Response,
+        status: int,
+        active: bool,
+        said: Callable[[], dict[str, Any]],
+    ) -> None:
+        """Record what a response ``said``. Raises Unrecorded, which rolls the transaction back, if
+        it is not the end of the call."""
+        if not self._rules.record(status, active):
+            raise Unrecorded(response)
+        recorded.result = said()
 
 
 def read_key(header: str) -> str:

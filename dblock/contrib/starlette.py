@@ -23,7 +23,7 @@ from ..aio import AsyncLocks
 from ..arguments import Seconds
 from ..decorating import check_coroutine, wraps
 from . import http
-from .http import REFUSALS, Answer, Rejected, Rules, Unrecorded
+from .http import Answer, Answering, Rules
 from .sessions import uncommitted
 
 P = ParamSpec("P")
@@ -74,18 +74,13 @@ def idempotent(
             injected = None if beside is None else fastapi.Injected(request, beside, once)
             session = _only((AsyncSession, async_scoped_session), "an AsyncSession", given)
             found = locks if isinstance(locks, AsyncLocks) else locks(request)
-            try:
+            with Answering(rules, _response) as answering:
                 header = ", ".join(request.headers.getlist(http.HEADER)) or None
                 url = request.url
                 call_of = rules.call(request, request.method, url.path, url.query, header)
                 call = call_of(await _payload(request, rules))
-            except Rejected as refused:
-                return _response(refused.answer)
-            try:
-                async with (
-                    _transaction(session),
-                    call.once(partial(found.once, session)) as recorded,
-                ):
+                once_of = partial(found.once, session)
+                async with _transaction(session), answering.once(call, once_of) as recorded:
                     if recorded.replayed:
                         return _replayed(recorded.result, injected)
                     returned = await function(*args, **kwargs)
@@ -95,14 +90,10 @@ def idempotent(
                         response, headers, more = await injected.made(returned)
                     else:
                         raise _no_response(returned)
-                    if not rules.record(response.status_code, recorded.active):
-                        raise Unrecorded(response)
-                    recorded.result = {**_recorded(response, headers), **more}
+                    said, status = partial(_said, response, headers, more), response.status_code
+                    answering.record(recorded, response, status, recorded.active, said)
                     return response
-            except Unrecorded as unrecorded:
-                return unrecorded.response
-            except REFUSALS as error:
-                return _response(call.refusal(error))
+            return answering.response
 
         if fastapi:
             once.__signature__ = fastapi.with_response(function)  # type: ignore[attr-defined]
@@ -148,7 +139,7 @@ async def _payload(request: Request, rules: Rules[Request]) -> object:
         return rules.fingerprint(request)
     form = getattr(request, "_form", None)  # FastAPI has read it, for the function's parameters
     if form:
-        return [[name, await _said(value)] for name, value in form.multi_items()]
+        return [[name, await _field(value)] for name, value in form.multi_items()]
     try:
         return await request.body()
     except RuntimeError as error:
@@ -159,7 +150,7 @@ async def _payload(request: Request, rules: Rules[Request]) -> object:
         ) from error
 
 
-async def _said(value: str | UploadFile) -> object:
+async def _field(value: str | UploadFile) -> object:
     """Return what JSON says of a field of a form. A file is at its beginning then."""
     if isinstance(value, str):
         return value
@@ -171,12 +162,14 @@ async def _said(value: str | UploadFile) -> object:
     return [value.filename, value.content_type, digest.hexdigest()]
 
 
-def _recorded(response: Response, headers: Iterable[tuple[bytes, bytes]]) -> dict[str, Any]:
-    """Return what JSON says of a response, with these of its headers."""
+def _said(
+    response: Response, headers: Iterable[tuple[bytes, bytes]], more: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what JSON says of a response, with these of its headers, and ``more``."""
     if isinstance(response, StreamingResponse | FileResponse) or not hasattr(response, "body"):
         raise http.streamed(response)
     told = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
-    return Answer(response.status_code, told, bytes(response.body)).recorded()
+    return {**Answer(response.status_code, told, bytes(response.body)).recorded(), **more}
 
 
 def _no_response(returned: object) -> TypeError:

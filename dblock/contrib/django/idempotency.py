@@ -14,7 +14,7 @@ from django.http.response import HttpResponseBase
 
 from ...decorating import check_callable, is_coroutine_function, wraps
 from .. import http
-from ..http import REFUSALS, Answer, Rejected, Rules, Unrecorded
+from ..http import Answer, Answering, Rules
 from .handles import made
 
 View = TypeVar("View", bound=Callable[..., Any])
@@ -39,30 +39,24 @@ def decorator(alias: str | None, rules: Rules[HttpRequest]) -> Callable[[View], 
             if not rules.cover(request.method):
                 return _given(view(request, *args, **kwargs))
             locks = made(alias)
-            try:
+            with Answering[HttpRequest, HttpResponseBase](rules, _response) as answering:
                 query = request.META.get("QUERY_STRING", "")
                 header = request.headers.get(http.HEADER)
                 call_of = rules.call(request, request.method, request.path, query, header)
                 call = call_of(_payload(request, rules))
-            except Rejected as refused:
-                return _response(refused.answer)
-            try:
+                once_of = partial(locks.once, on=locks.alias)
                 with (
                     transaction.atomic(using=locks.alias),
-                    call.once(partial(locks.once, on=locks.alias)) as recorded,
+                    answering.once(call, once_of) as recorded,
                 ):
                     if recorded.replayed:
                         return _response(Answer.replayed(recorded.result))
                     response = _given(view(request, *args, **kwargs))
-                    undone = transaction.get_rollback(using=locks.alias)
-                    if not rules.record(response.status_code, recorded.active and not undone):
-                        raise Unrecorded(response)
-                    recorded.result = _answer(response).recorded()
+                    active = recorded.active and not transaction.get_rollback(using=locks.alias)
+                    said, status = partial(_said, response), response.status_code
+                    answering.record(recorded, response, status, active, said)
                     return response
-            except Unrecorded as unrecorded:
-                return _given(unrecorded.response)
-            except REFUSALS as error:
-                return _response(call.refusal(error))
+            return answering.response
 
         return once  # type: ignore[return-value]
 
@@ -89,7 +83,8 @@ def _payload(request: HttpRequest, rules: Rules[HttpRequest]) -> object:
         ) from error
 
 
-def _answer(response: HttpResponseBase) -> Answer:
+def _said(response: HttpResponseBase) -> dict[str, Any]:
+    """Return what JSON says of a response."""
     render = getattr(response, "render", None)
     if callable(render):  # in the transaction, which its queries belong to
         response = render()
@@ -97,7 +92,7 @@ def _answer(response: HttpResponseBase) -> Answer:
         raise http.streamed(response)
     reason = http.reason_of(response.status_code, response.reason_phrase)
     headers = tuple(response.headers.items())
-    return Answer(response.status_code, headers, response.content, reason)
+    return Answer(response.status_code, headers, response.content, reason).recorded()
 
 
 def _response(answer: Answer) -> HttpResponse:

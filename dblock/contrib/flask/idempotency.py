@@ -12,7 +12,7 @@ from sqlalchemy.orm import scoped_session
 
 from ...decorating import check_runnable, wraps
 from .. import http
-from ..http import REFUSALS, Answer, Rejected, Rules, Unrecorded
+from ..http import Answer, Answering, Rules
 from ..sessions import uncommitted
 
 if TYPE_CHECKING:
@@ -31,27 +31,21 @@ def decorator(
             if not rules.cover(request.method):
                 return view(*args, **kwargs)
             asked: Request = request._get_current_object()  # type: ignore[attr-defined]
-            try:
+            with Answering(rules, _response) as answering:
                 header = request.headers.get(http.HEADER)
                 path = request.root_path + request.path
                 query = request.query_string.decode("latin-1")
                 call_of = rules.call(asked, request.method, path, query, header)
                 call = call_of(_payload(asked, rules))
-            except Rejected as refused:
-                return _response(refused.answer)
-            try:
-                with _transaction(session), call.once(partial(locks().once, session)) as recorded:
+                once_of = partial(locks().once, session)
+                with _transaction(session), answering.once(call, once_of) as recorded:
                     if recorded.replayed:
                         return _response(Answer.replayed(recorded.result))
                     response = current_app.make_response(view(*args, **kwargs))
-                    if not rules.record(response.status_code, recorded.active):
-                        raise Unrecorded(response)
-                    recorded.result = _answer(response).recorded()
+                    said, status = partial(_said, response), response.status_code
+                    answering.record(recorded, response, status, recorded.active, said)
                     return response
-            except Unrecorded as unrecorded:
-                return unrecorded.response
-            except REFUSALS as error:
-                return _response(call.refusal(error))
+            return answering.response
 
         return once
 
@@ -75,12 +69,13 @@ def _payload(asked: Request, rules: Rules[Request]) -> object:
     return asked.get_data() if rules.fingerprint is None else rules.fingerprint(asked)
 
 
-def _answer(response: Response) -> Answer:
+def _said(response: Response) -> dict[str, Any]:
+    """Return what JSON says of a response."""
     if response.is_streamed or response.direct_passthrough:
         raise http.streamed(response)
     reason = http.reason_of(response.status_code, response.status.partition(" ")[2])
     headers = tuple(response.headers.items())
-    return Answer(response.status_code, headers, response.get_data(), reason)
+    return Answer(response.status_code, headers, response.get_data(), reason).recorded()
 
 
 def _response(answer: Answer) -> Response:

@@ -266,7 +266,7 @@ CONTRIB = (
     Mutant(
         "files-of-a-form-are-not-compared",
         "a key of another request is refused",
-        "starlette._said",
+        "starlette._field",
         "digest.update(part)",
         "pass",
         f"{FASTAPI}::test_forms_are_compared_by_their_fields[sqlite]",

@@ -239,11 +239,11 @@ ONCE = (
         f"{HTTP}::test_it_runs_once[starlette-sqlite]",
     ),
     Mutant(
-        "django-record-without-a-block",
+        "an-unrecorded-answer-is-committed",
         "what a view did is rolled back with its record",
-        "django.idempotency.decorator",
+        "Answering.record",
         "raise Unrecorded(response)",
-        "return response",
+        "return",
         f"{HTTP}::test_what_fails_is_not_recorded[django-sqlite]",
     ),
     Mutant(
@@ -267,7 +267,7 @@ ONCE = (
         "a-block-that-is-to-be-rolled-back-is-usable",
         "what was rolled back is not recorded, and sent all the same",
         "django.idempotency.decorator",
-        "recorded.active and not undone",
+        "recorded.active and not transaction.get_rollback(using=locks.alias)",
         "True",
         f"{HTTP}::test_a_view_that_rolls_back[django-sqlite]",
     ),
