@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Releasable(ABC):
-    """A lock that its holder releases, itself or at the end of a ``with`` block."""
+    """A lock that its holder releases, by a call or at the end of a ``with`` block."""
 
     def __init__(self, wait: Seconds | None, runtime: Runtime) -> None:
         self.wait = None if wait is None else check_wait(wait)
@@ -115,7 +115,7 @@ class Handle(Releasable):
 
 
 class Named:
-    """The lock of one name. It reports events."""
+    """A handle for one name, which reports events."""
 
     strategy: ClassVar[str]
     name: str

@@ -141,6 +141,7 @@ class Running:
         runtime = self.job.database.runtime
         rest = max(0.0, self.since + self.job.at_least - runtime.now())
         try:
+            # Not `release`: a shared lease's has no `after`.
             runtime.finish(functools.partial(self.job.lease._release, rest))
         except LockLost:
             with contextlib.suppress(DBLockError):

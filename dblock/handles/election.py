@@ -48,7 +48,7 @@ class Leadership(HeldLease):
     def __init__(self, lease: Lease) -> None:
         super().__init__(lease._database, lease.name, lease._options)
         self._lease = lease  # takes the hold that is this term
-        self._holds = lease._holds
+        self._holds = lease._holds  # one hold, which both handles see
         self._entered = False
         self._proclaimed = Doubt()  # values without a reply
 

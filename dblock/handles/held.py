@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
 
 class HeldLease(Named, Releasable):
-    """A lease as its holder uses it. No method here takes it."""
+    """What a holder does with its hold. A subclass says how the handle gets one."""
 
     strategy = "lease"
+    #: Its name in a repr, also for the private subclasses and Django's.
     _kind: ClassVar[str] = "Lease"
     #: The callers whose last hold was detached: the end of their ``with`` releases nothing.
     _detached: WeakSet[CallerHolds] | None = None
@@ -162,13 +163,15 @@ class HeldLease(Named, Releasable):
             in_doubt=hold.in_doubt,
         )
         dialect = self._database.dialect
-        exchange = Exchange(dialect, self.name, now, None, dialect.timeouts.socket, now)
-        ending: Procedure[object] = release.release(exchange, request)
+        ending: Procedure[object]
         if after:
             renewal = Renewal(self.name, hold.token, hold.schedule.length(now, after))
             ending = renew.renew(dialect, Asked(renewal, hold.lease), now)
             if hold.user_lock is not None:
                 hold.user_lock.drop()
+        else:
+            exchange = Exchange(dialect, self.name, now, None, dialect.timeouts.socket, now)
+            ending = release.release(exchange, request)
         self._database.run(ending, user_lock=hold.user_lock)
 
     @contextlib.contextmanager

@@ -21,16 +21,12 @@ from ..protocol.state import Pruned
 
 if TYPE_CHECKING:
     from ..holding.database import Database
-    from ..protocol.exchange import Exchange
 
 
 class Operators:
     """The methods of :class:`.Locks` that acquire nothing."""
 
     _database: Database
-
-    def _about(self, name: str = "", *, timeout: float | None = None) -> Exchange:
-        return self._database.exchange(name, timeout=timeout)
 
     def list(self) -> list[LockState]:
         """Return the names that have a lease, waiters or a row lock, sorted by name.
@@ -39,7 +35,7 @@ class Operators:
         that has waited for a moment, and names with a row lock, if the database shows it. It leaves
         out jobs that have ended and no longer keep their names.
         """
-        return self._database.run(overview.look_at_all(self._about()))
+        return self._database.run(overview.look_at_all(self._database.exchange()))
 
     def show(self, name: str) -> LockState:
         """Return the state of a name: its lease, the waiters that have waited for a moment, the job
@@ -51,7 +47,7 @@ class Operators:
         a few seconds.
         """
         check_name(name)
-        return self._database.run(overview.show(self._about(name), LIMIT_MAX))
+        return self._database.run(overview.show(self._database.exchange(name), LIMIT_MAX))
 
     def release(self, name: str, *, force: bool, fence: int | None = None) -> bool:
         """Free a name without asking its holder. Return False if it was free.
@@ -71,7 +67,7 @@ class Operators:
                 "Your own lease is released with lease.release()"
             )
 
-        exchange = self._about(name, timeout=self._database.timeouts.query)
+        exchange = self._database.exchange(name, timeout=self._database.timeouts.query)
         return self._database.run(release.force(exchange, seen))
 
     def last_run(self, name: str) -> RunState | None:
@@ -80,7 +76,7 @@ class Operators:
         :meth:`cron` and ``dblock run`` record their runs.
         """
         check_name(name)
-        return self._database.run(job_runs.last(self._about(name)))
+        return self._database.run(job_runs.last(self._database.exchange(name)))
 
     def runs(self, name: str, limit: int = 100) -> builtins.list[RunState]:
         """Return the recorded runs of a job, at most ``limit``, the newest first.
@@ -90,12 +86,12 @@ class Operators:
         """
         check_name(name)
         count = check_count("limit", limit)
-        return self._database.run(job_runs.recorded(self._about(name), count))
+        return self._database.run(job_runs.recorded(self._database.exchange(name), count))
 
     def last_runs(self, limit: int = 1000) -> builtins.list[RunState]:
         """Return the last run of each job, the latest first: at most ``limit`` jobs."""
         count = check_count("limit", limit)
-        return self._database.run(job_runs.last_of_each(self._about(), count))
+        return self._database.run(job_runs.last_of_each(self._database.exchange(), count))
 
     def reopen(self, name: str, slot: str) -> bool:
         """Let a job run again in a slot in which it has succeeded.
@@ -106,7 +102,7 @@ class Operators:
         """
         check_name(name)
         check_name(slot, "a slot")
-        exchange = self._about(name, timeout=self._database.timeouts.query)
+        exchange = self._database.exchange(name, timeout=self._database.timeouts.query)
         return self._database.run(job_runs.reopen(exchange, slot))
 
     def prune(self, older_than: Seconds) -> Pruned:
@@ -117,7 +113,7 @@ class Operators:
         for ever. :meth:`prune_names` deletes the name's row.
         """
         age = check_age(older_than)
-        return self._database.run(job_runs.prune(self._about(), age))
+        return self._database.run(job_runs.prune(self._database.exchange(), age))
 
     def prune_names(self, idle: Seconds) -> int:
         """Delete the rows of names that no lease has used for ``idle`` seconds; return how many.
@@ -127,7 +123,7 @@ class Operators:
         row locks have used are deleted at any age, because their rows have no fence to keep.
         """
         age = check_idle(idle)
-        return self._database.run(retiring.retire(self._about(), age))
+        return self._database.run(retiring.retire(self._database.exchange(), age))
 
     def pause(self, longest_ttl: Seconds | None = None) -> float:
         """Grant nothing until all earlier leases have expired; return in how many seconds that is.
@@ -140,4 +136,4 @@ class Operators:
         MariaDB and SQLite have no pause: Unsupported.
         """
         longest = None if longest_ttl is None else check_pause(longest_ttl)
-        return self._database.run(epoch.pause(self._about(), longest))
+        return self._database.run(epoch.pause(self._database.exchange(), longest))

@@ -221,7 +221,7 @@ class RowLock(SingleHandle):
     def _end(self, end: Command[bool] | None) -> None:
         """End the lost session, which may still keep the row locked on the server."""
         if end is not None:
-            with contextlib.suppress(StatementError, DBLockError):
+            with contextlib.suppress(StatementError):
                 exchange = self._database.exchange(timeout=self._database.timeouts.connect)
                 self._database.run(release.end_session(exchange, end))
 

@@ -197,7 +197,7 @@ class Semaphore(SingleHandle):
             turnstile = _Turnstile(database, self.name, options)
             waited.callback(turnstile.give_up)
             exchange.now = self._runtime.now()
-            if turnstile._try_within(None if exchange.left is None else max(0.0, exchange.left)):
+            if turnstile._try_within(exchange.left):
                 return database.run(attempt.refuse())
             attempt.turnstile = turnstile.token
             waiting = attempt.wait(options.retry, waiter, turnstile.lasts)

@@ -139,8 +139,8 @@ class Connections:
                 make = partial(self._connect, self._cleared)
                 connection = self._runtime.connect(make, self.give)
         except BaseException as error:
-            refused = isinstance(error, StatementError) and not error.timed_out
-            connection = self._beside._spare() if refused and self._beside is not None else None
+            full = isinstance(error, StatementError) and not error.timed_out and not error.kind
+            connection = self._beside._spare() if full and self._beside is not None else None
             if connection is None:
                 turns.put(None)
                 raise
@@ -150,7 +150,9 @@ class Connections:
     def _connect(self, cleared: int) -> OwnConnection:
         try:
             return self.connector.connect(cleared, self._verify)
-        except DBLockError as error:  # procedures treat it as they treat any failed connection
+        except DBLockError as error:
+            # dblock refused it. As a fault of a statement it reaches the procedure, which may have
+            # a try in doubt, and then says OutcomeUnknown.
             kind, cause = type(error), error.__cause__
             raise StatementError(Fault.SETUP, str(error), kind=kind) from cause
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from ..errors import DBLockError, LockLost, OutcomeUnknown, Unavailable
 from .commands import Attach
-from .doubt import Doubt
+from .doubt import Doubt, may_be_executed
 from .epoch import consult, ended
 from .exchange import Exchange
 from .faults import Fault, StatementError
@@ -108,9 +108,7 @@ class _Attaching:
 
     def take_doubt(self, failure: StatementError) -> None:
         """Record a try that the server may have executed, or may still execute."""
-        broken = failure.fault is Fault.DISCONNECTED
-        parts = failure.fault is Fault.CANCELED and not self.exchange.dialect.traits.failure_aborts
-        if broken or parts:
+        if may_be_executed(self.exchange, failure):
             self.doubt = self.doubt or Doubt()
             self.doubt.add(failure)
 

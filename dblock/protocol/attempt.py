@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from ..errors import DBLockError, LockLost, OutcomeUnknown
 from .commands import Command, Grant, Join, LookQueued, Take
-from .doubt import Doubt
+from .doubt import Doubt, may_be_executed
 from .epoch import consult
 from .exchange import Exchange
 from .faults import Fault, StatementError
@@ -34,6 +34,8 @@ from .term import MARGIN_SHARE, Term
 
 T = TypeVar("T")
 
+# The server did not execute the statement; another connection may.
+_NOT_EXECUTED = AWAY - {Fault.DISCONNECTED}
 NOWHERE = QueuePosition(None, free=False)
 #: The outcome of a try: a hold, the ticket's position, or neither.
 Outcome = Granted | Queued | None
@@ -79,9 +81,8 @@ class Attempt:
     opens: float | None = None
     #: Another holder or waiter was in the way.
     contended: bool = False
-    #: What a refused caller does next: it reads the name; or it joins the name's queue, and the
-    #: reply to that says as much as a separate read. It is ``"joining"`` after a refusal of the
-    #: second kind, until another statement has read the name.
+    #: What the caller does after a refusal: ``read`` the name, or ``join`` its queue, whose reply
+    #: tells the name's state too. ``joining``: it was refused, and has not yet joined or read.
     after_refusal: Literal["read", "join", "joining"] = "read"
 
     @property
@@ -129,7 +130,8 @@ class Attempt:
             if refused and (yield from self._mend(ticket)):
                 _, held = yield from self._once(ticket, ask)
             if held is not None:
-                if self.exchange.now < held.term.deadline:  # `over` would be one more call
+                # Not `over`, and below not `send`: the Python calls of this path are counted.
+                if self.exchange.now < held.term.deadline:
                     return held
                 # The reply came so late that the lease's term is over.
                 yield from self._give_back()
@@ -156,11 +158,11 @@ class Attempt:
                     reply = yield Execute(command)
                 except StatementError as failure:
                     reach, now = self.exchange.reach, self.exchange.now
-                    reply = yield from retry_after(failure, command, reach, now, _ELSEWHERE)
+                    reply = yield from retry_after(failure, command, reach, now, _NOT_EXECUTED)
             else:
                 reply = yield from ask()
         except StatementError as failure:
-            if failure.fault in _ELSEWHERE:  # the server did not execute it: no ticket has joined
+            if failure.fault in _NOT_EXECUTED:  # so no ticket has joined
                 del self.request.tickets[tickets:]
             self._take_doubt(failure)
         else:
@@ -192,9 +194,9 @@ class Attempt:
         self.contended = self.contended or not self._missing
         return True, (yield from self._found())
 
-    def reach(self, command: Command[T]) -> Procedure[Reply[T]]:
+    def send(self, command: Command[T]) -> Procedure[Reply[T]]:
         """Run a try on a connection of its own; retry only while the database is not reached."""
-        return self.exchange.ask(command, _ELSEWHERE)
+        return self.exchange.ask(command, _NOT_EXECUTED)
 
     def statement(self, ticket: str | None) -> Command[Outcome]:
         """Return the statement for the next try. An attempt with a ticket joins the queue if it has
@@ -233,7 +235,7 @@ class Attempt:
 
     def _take_doubt(self, failure: StatementError) -> None:
         """Record a try without a clear reply. Raises the errors that no other try can fix."""
-        broken = failure.fault is _BROKEN
+        broken = failure.fault is Fault.DISCONNECTED
         if broken:
             self.cuts += 1
             self.exchange.settling = True
@@ -241,10 +243,7 @@ class Attempt:
         if failure.fault is Fault.CANCELED:
             self.timed_out = self.exchange.explain(failure)
             self.timed_out.__cause__ = failure.__cause__
-        # If a failure does not undo the whole statement, the server may have canceled the part
-        # after the grant's commit.
-        parts = failure.fault is Fault.CANCELED and not self.exchange.dialect.traits.failure_aborts
-        if broken or parts:
+        if may_be_executed(self.exchange, failure):
             self.doubt = self.doubt or Doubt()
             self.doubt.add(failure)
         elif failure.fault not in PASSING:
@@ -366,7 +365,3 @@ class Attempt:
         again = consulted.mended or self.opens is None
         self.opens = consulted.opens
         return again and not self.closed
-
-
-_BROKEN = Fault.DISCONNECTED
-_ELSEWHERE = AWAY - {_BROKEN}

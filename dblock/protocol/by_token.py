@@ -8,7 +8,7 @@
                                   └── no answer ─────────────────────────> OutcomeUnknown
 
 A client that does not know the outcome of a call asks again with the same token; whichever call the
-server executed made the hold. So this neither exchanges a token for another nor releases it, unless
+server executed made the hold. So this neither replaces the token by another nor releases it, unless
 the client asks for a release: an earlier call may still be under way, and would end the hold of a
 later call.
 """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Traits:
-    """What a procedure may rely on with a database, and what it has to reckon with."""
+    """What dblock may rely on with a database, and what it has to allow for."""
 
     #: A refused row lock still blocks the row for others until its transaction ends. So a separate
     #: statement reads the name before the transaction locks it.
@@ -49,9 +49,10 @@ class Traits:
 
 
 class AbstractDialect(ABC):
-    """One database's statements over dblock's tables in ``schema``, as procedures see it."""
+    """A database with dblock's tables in ``schema``, as procedures see it."""
 
     name: ClassVar[str]
+    #: An instance for MariaDB replaces it when it learns whether its server is a cluster's node.
     traits: Traits
     schema: str | None
     prefix: str

@@ -12,6 +12,16 @@ from .release import end_session
 from .steps import Procedure
 
 
+def may_be_executed(exchange: Exchange, failure: StatementError) -> bool:
+    """Return whether the server may have executed a failed statement, or may still execute it.
+
+    If a failure does not undo the whole statement, the server may have canceled the part after its
+    commit.
+    """
+    parts = failure.fault is Fault.CANCELED and not exchange.dialect.traits.failure_aborts
+    return failure.fault is Fault.DISCONNECTED or parts
+
+
 @dataclass(slots=True)
 class Doubt:
     """Statements without a clear reply, which the server may have executed or may still execute.

@@ -110,7 +110,7 @@ def observe(
         called = False
         if topic is not None:
             reply = yield WaitTurn(line, 0.0, server, look=False, topic=topic)
-            called = reply.answer.notified
+            called = reply.answer.listens
             exchange.now = reply.now
         reply = yield from _look(exchange)
         found: Leader | None = reply.answer

@@ -20,13 +20,15 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Exchange:
-    """What one call asks a database about a name, and the time limits of that.
+    """One call's exchange with one database, about one name or none, and the call's time limits.
 
-    The ``name`` is empty if the call is about no single name.
+    The ``name`` is empty if the call is about no single name. For a semaphore it is the
+    semaphore's; the request has the slot's.
 
     Times are in seconds of the process's monotonic clock. The call waits for the lock up to
-    ``wait`` seconds from ``start``; None for ever. ``timeout`` bounds how long it retries to reach
-    the database, and how long it settles a lost reply. ``now`` is the time of the last reply.
+    ``wait`` seconds from ``start``. None means for ever, or that the call waits for no lock: then
+    only ``timeout`` limits it. ``timeout`` bounds how long the call retries to reach the database,
+    and how long it settles a lost reply. ``now`` is the time of the last reply, sleep or failure.
     """
 
     dialect: AbstractDialect
@@ -42,8 +44,8 @@ class Exchange:
 
     @property
     def left(self) -> float | None:
-        """The seconds until the wait is over, negative afterwards; None for an endless wait."""
-        return None if self.wait is None else self.start + self.wait - self.now
+        """The seconds until the wait is over, 0 afterwards; None without a ``wait``."""
+        return None if self.wait is None else max(0.0, self.start + self.wait - self.now)
 
     @property
     def over(self) -> bool:
@@ -55,16 +57,16 @@ class Exchange:
 
     @property
     def reach(self) -> float:
-        """Seconds to retry until the database answers."""
+        """How many seconds longer the call tries to reach the database."""
         if self.wait is None or self.settling:
             return self.timeout
-        return max(0.0, min(self.timeout, self.start + self.wait - self.now))
+        return min(self.timeout, max(0.0, self.start + self.wait - self.now))
 
-    def within(self, seconds: float) -> float:
+    def capped(self, seconds: float) -> float:
         """Return ``seconds``, or the seconds that are left if they are fewer."""
-        return seconds if self.wait is None else max(0.0, min(seconds, self.left or 0.0))
+        return seconds if self.wait is None else min(seconds, self.left or 0.0)
 
-    # --- statements --------------------------------------------------------------------------
+    # --- commands ----------------------------------------------------------------------------
 
     def ask(
         self,
@@ -76,7 +78,8 @@ class Exchange:
     ) -> Procedure[Reply[T]]:
         """Execute a command, and retry it after ``faults``, as :func:`.retry` does.
 
-        It retries for ``patience`` seconds; None for :attr:`reach`. Raises StatementError.
+        It retries for ``patience`` seconds; None for :attr:`reach`. ``within`` bounds the wait for
+        each reply. Raises StatementError.
         """
         patience = self.reach if patience is None else patience
         try:
@@ -99,15 +102,17 @@ class Exchange:
     def read(self, command: Command[T]) -> Procedure[T]:
         """Execute a command that only reads, and return its answer; raise the error for a failure.
 
-        If a file is locked by a writer, this retries for :attr:`.Timeouts.query` seconds from the
-        start, as for any statement. Every other failure is raised at once, also when the database
-        is away.
+        It serves people who look, whom a database that is away must not keep waiting. So it raises
+        each failure at once, except that an SQLite file is locked by a writer: then it retries for
+        :attr:`.Timeouts.query` seconds from the start, as for any statement.
         """
         busy = self.dialect.timeouts.query
         try:
             reply = yield from retry(command, 0.0, self.start, AGAIN, busy=busy)
         except StatementError as failure:
+            self.now = failure.now
             raise self.explain(failure, harmless=True) from failure.__cause__
+        self.now = reply.now
         return reply.answer
 
     def delete_all(self, some: Command[int]) -> Procedure[int]:

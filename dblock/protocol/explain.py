@@ -49,7 +49,8 @@ def explain(
         case Fault.DISCONNECTED:
             return unknown(said, name)
         case Fault.SETUP:
-            return (failure.kind or Unsupported)(said, name=name)
+            assert failure.kind is not None, "dblock says why it refuses a connection"
+            return failure.kind(said, name=name)
         case Fault.SCHEMA:
             return schema_missing(dialect, said)
         case Fault.PRIVILEGE:

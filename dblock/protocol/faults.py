@@ -9,7 +9,7 @@ from .commands import Command
 
 
 class Fault(Enum):
-    """A class of database errors that dblock handles in the same way."""
+    """A class of failures that dblock handles in the same way."""
 
     UNREACHABLE = auto()  # no connection was made: nothing was sent
     DISCONNECTED = auto()  # the connection broke after a statement was sent: outcome unknown
@@ -22,7 +22,7 @@ class Fault(Enum):
     PRIVILEGE = auto()  # the role lacks a right
     REFUSED = auto()  # the server cannot execute statements now: disk full, out of memory, ...
     READ_ONLY = auto()  # a replica, or a read-only transaction or file
-    SETUP = auto()  # dblock itself refused the new connection: no statement was sent
+    SETUP = auto()  # dblock itself refused the new connection: the command was not sent
 
 
 class StatementError(Exception):

@@ -1,4 +1,4 @@
-"""Proving a lease in the user's transaction, and keeping it provable until that ends."""
+"""Proving a lease in the user's transaction, and keeping it provable until the transaction ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .steps import ExecuteInTransaction, Procedure
 
 
 def guard(exchange: Exchange, token: str, held: Callable[[], Held]) -> Procedure[None]:
-    """Prove the lease in the user's transaction, and keep it provable until that ends.
+    """Prove the lease in the user's transaction, and keep it provable until it ends.
 
     ``held`` returns the present state of the hold, which may be renewed meanwhile.
 
@@ -57,6 +57,9 @@ def guard(exchange: Exchange, token: str, held: Callable[[], Held]) -> Procedure
         ) from proof.cause
 
 
+_REFUSED = frozenset({Fault.SERIALIZATION, Fault.BUSY})
+
+
 class _Proof(NamedTuple):
     given: bool
     cause: BaseException | None = None
@@ -66,7 +69,7 @@ def _prove(exchange: Exchange, command: Guard) -> Procedure[_Proof]:
     """Block every grant of the name, in the user's transaction."""
     step = ExecuteInTransaction(command, within=exchange.timeout)
     try:
-        reply = yield from in_transaction(exchange, step, (Fault.SERIALIZATION, Fault.BUSY))
+        reply = yield from in_transaction(exchange, step, _REFUSED)
     except StatementError as failure:
         return _Proof(False, failure.__cause__ or failure)
     return _Proof(reply.answer)

@@ -10,14 +10,11 @@ from ..errors import InProgress, KeyReused, Unsupported
 from ..lock_state import printable
 from .commands import ClaimOnce, Command, FinishOnce, ForgetOnce
 from .exchange import Exchange
-from .faults import Fault, StatementError
-from .place import check, in_transaction
+from .faults import StatementError
+from .place import IN_USE, check, in_transaction
 from .retry import PAUSE
 from .state import Record
 from .steps import ExecuteInTransaction, Procedure, Sleep
-
-# A claim waits for the call that caused one of these.
-_BUSY = frozenset({Fault.BUSY, Fault.CANCELED})
 
 
 def claim(
@@ -30,19 +27,19 @@ def claim(
     """
     dialect, key = exchange.dialect, exchange.name
     while True:
-        left = None if exchange.left is None else max(0.0, exchange.left)
+        left = exchange.left
         limits = [seconds for seconds in (left, dialect.longest_patience) if seconds is not None]
         chunk = min(limits, default=None)
         command = ClaimOnce(key, token, fingerprint, keep, chunk)
         try:
             undone = chunk is not None or not dialect.traits.failure_aborts
             step = _bounded(command, left, chunk, exchange.timeout)
-            reply = yield from in_transaction(exchange, step, _BUSY if undone else ())
+            reply = yield from in_transaction(exchange, step, IN_USE if undone else frozenset())
         except StatementError as failure:
             if left == 0:
                 raise _in_progress(exchange) from failure.__cause__
             # If the server does not wait, this waits instead.
-            exchange.now = (yield Sleep(exchange.within(PAUSE))).now
+            exchange.now = (yield Sleep(exchange.capped(PAUSE))).now
             continue
         record: Record | None = reply.answer
         if record is not None:

@@ -13,7 +13,6 @@ qualifies the tables' names with their real place, so no ``search_path`` or ``US
 
 from __future__ import annotations
 
-from collections.abc import Container
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import Conflict, SchemaMissing, Unsupported
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# The faults of a row that is in use, after which a try in the user's transaction may be repeated.
+IN_USE = frozenset({Fault.BUSY, Fault.CANCELED})
 # Characters that a schema's name must not have: their quoting depends on the session's settings.
 _UNQUOTABLE = frozenset("'\"`%\\")
 
@@ -75,11 +76,11 @@ def locate(exchange: Exchange, *, alone: bool = False) -> Procedure[None]:
 
 
 def in_transaction(
-    exchange: Exchange, step: ExecuteInTransaction, refusals: Container[Fault] = ()
+    exchange: Exchange, step: ExecuteInTransaction, refusals: frozenset[Fault] = frozenset()
 ) -> Procedure[Reply[Any]]:
     """Perform a step in the user's transaction, or raise the error for its failure.
 
-    The caller treats the faults that are ``refusals``: this raises StatementError for them.
+    For a fault in ``refusals`` it raises the StatementError, and the caller handles that.
     """
     try:
         reply: Reply[Any] = yield step

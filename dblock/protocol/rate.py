@@ -91,7 +91,7 @@ def take(exchange: Exchange, token: str, cells: CellRate) -> Procedure[float | N
     """
     mark, lost = f'"{token}"', Doubt()
     while True:
-        left = math.floor(max(0.0, exchange.left or 0.0) * SECOND)
+        left = math.floor((exchange.left or 0.0) * SECOND)
         command = TakePlace(exchange.name, mark, cells.step, cells.tolerance + left)
         # A row that is in use is no refusal, so a call that does not wait tries for a while too.
         patience = max(exchange.reach, exchange.dialect.timeouts.query)

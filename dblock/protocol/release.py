@@ -162,6 +162,7 @@ def abandon(
 
     ``orphaned`` has the queries that end the sessions in which its last try may still run; these
     sessions are ended first. ``find`` reads the row that was granted; a semaphore finds the slot.
+    It tries until the deadline, so the exchange has a ``wait``.
     """
     try:
         while orphaned:

@@ -130,7 +130,8 @@ def _consult(
     """Return the holds whose epoch is not over, whether the witness has refused them, and the
     time."""
     longest = max(hold.renewal.ttl for hold in refused)
-    exchange = Exchange(dialect, "", now, 0.0, 0.0, now)
+    # No retries: the keeper tries again.
+    exchange = Exchange(dialect, name="", start=now, wait=0.0, timeout=0.0, now=now)
     try:
         witness, mended, _ = yield from ask_witness(exchange, longest, within=within)
     except StatementError as failure:
@@ -185,7 +186,10 @@ def confirm(exchange: Exchange, asked: Asked) -> Procedure[Term | DBLockError]:
 
 
 def renew(dialect: AbstractDialect, asked: Asked, start: float) -> Procedure[Term]:
-    """Renew a hold, and retry until the holder's own deadline. Raises LockLost when it is over."""
+    """Renew a hold, and retry until the holder's own deadline, which alone limits it.
+
+    Raises LockLost when the hold is over.
+    """
     now, term = start, asked.held.term
     away: str | None = None
     while not term.over(now):

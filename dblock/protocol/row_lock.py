@@ -10,7 +10,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..errors import Conflict, DBLockError
+from ..errors import Conflict
 from .commands import Command, Create, SelectForUpdate
 from .epoch import consult
 from .exchange import Exchange
@@ -18,7 +18,7 @@ from .faults import Fault, StatementError
 from .inspect import look
 from .lease import Refused
 from .overview import with_row_lock
-from .place import check, in_transaction
+from .place import IN_USE, check, in_transaction
 from .release import end_session
 from .retry import AWAY, PASSING
 from .state import LockRow, RowOutcome
@@ -34,10 +34,6 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Locked:
     """The row is locked until its transaction ends."""
-
-
-# After these a try in the user's transaction counts as refused.
-_REFUSED = frozenset({Fault.BUSY, Fault.CANCELED})
 
 
 @dataclass(slots=True)
@@ -58,12 +54,6 @@ class _Attempts:
     away_since: float | None = None
 
     @property
-    def left(self) -> float | None:
-        """Seconds that are left to wait for the lock; None without a limit."""
-        left = self.exchange.left
-        return None if left is None else max(0.0, left)
-
-    @property
     def closed(self) -> float:
         """Seconds for which the database still grants nothing to any caller."""
         return max(0.0, self.opens - self.exchange.now)
@@ -77,25 +67,25 @@ class _Attempts:
         """Register the waiter or extend its row; then return how many seconds one wait in the
         server may last."""
         dialect = self.exchange.dialect
-        longest = [self.left, dialect.longest_patience]
+        longest = [self.exchange.left, dialect.longest_patience]
         if dialect.traits.one_writer:  # once the lock is held, no statement could delete the row
             yield from self.waiter.leave()
         elif self.away_since is None:
             self.exchange.now = yield from self.waiter.note(self.exchange.now)
-            longest.append(self.waiter.piece(self.left, self.exchange.now))
+            longest.append(self.waiter.piece(self.exchange.left, self.exchange.now))
         return min((seconds for seconds in longest if seconds is not None), default=None)
 
     def pause(self, state: LockRow | None) -> Procedure[bool]:
         """Sleep before the next try, at most until the present lease expires; False to give up."""
         self.number += 1
-        elapsed = self.exchange.elapsed
-        sleep = self.policy.sleep_after(self.exchange.name, self.number, elapsed, self.left)
+        exchange = self.exchange
+        sleep = self.policy.sleep_after(exchange.name, self.number, exchange.elapsed, exchange.left)
         if sleep is None:
             return False
         if state is not None and state.held and state.remaining is not None:
             sleep = min(sleep, state.remaining)
         if self.closed:
-            sleep = self.exchange.within(self.closed)
+            sleep = self.exchange.capped(self.closed)
         if self.away_since is not None:
             self.exchange.now = (yield Sleep(sleep)).now
         else:
@@ -126,7 +116,7 @@ def lock(
             SelectForUpdate(exchange.name, 0.0, borrowed=True), 0.0, exchange.timeout
         )
         try:
-            tried: RowOutcome = (yield from in_transaction(exchange, step, _REFUSED)).answer
+            tried: RowOutcome = (yield from in_transaction(exchange, step, IN_USE)).answer
         except StatementError:
             tried = RowOutcome(locked=False)
         if tried.locked:
@@ -153,7 +143,7 @@ def _wait(tries: _Attempts, borrowed: bool) -> Procedure[Locked | Refused]:
             state = yield from look(exchange)
             conflict = _conflict(exchange, state, stale=tried.stale) if borrowed else None
             if conflict is not None and not tries.closed:
-                if state is not None and state.held and tries.left == 0:
+                if state is not None and state.held and exchange.left == 0:
                     return Refused(state)
                 raise conflict
             if state is None and (yield from _create(tries)):
@@ -172,7 +162,7 @@ def _try_own(tries: _Attempts) -> Procedure[RowOutcome | None]:
     server, or when the database was away.
     """
     exchange, chunk = tries.exchange, (yield from tries.chunk())
-    left = tries.left
+    left = exchange.left
     try:
         command = SelectForUpdate(exchange.name, chunk, borrowed=False)
         tried: RowOutcome = (yield ExecuteInTransaction(command, left)).answer
@@ -212,7 +202,7 @@ def _outlast(tries: _Attempts, failure: StatementError) -> Procedure[None]:
     yield from _leave_no_ghost(exchange, failure)
     if first and failure.fault is Fault.DISCONNECTED:  # it may have died while it was idle
         return
-    over = exchange.now >= tries.away_since + exchange.timeout or tries.left == 0
+    over = exchange.now >= tries.away_since + exchange.timeout or exchange.left == 0
     if over or not (yield from tries.pause(None)):
         raise exchange.explain(failure, harmless=True) from failure.__cause__
 
@@ -220,15 +210,15 @@ def _outlast(tries: _Attempts, failure: StatementError) -> Procedure[None]:
 def _try_borrowed(tries: _Attempts) -> Procedure[RowOutcome | None]:
     """Try to lock the row in the user's transaction; None as with :func:`_try_own`."""
     exchange, chunk = tries.exchange, (yield from tries.chunk())
-    left = 0.001 if tries.left == 0 else tries.left
+    left = 0.001 if exchange.left == 0 else exchange.left
     chunk = chunk or left
     command = SelectForUpdate(exchange.name, chunk, borrowed=True)
     step = _undone_if_refused(command, left, None if chunk is None else chunk + exchange.timeout)
     try:
-        tried: RowOutcome = (yield from in_transaction(exchange, step, _REFUSED)).answer
+        tried: RowOutcome = (yield from in_transaction(exchange, step, IN_USE)).answer
         if not tried.locked and exchange.dialect.traits.one_writer:
             step = ExecuteInTransaction(Create(exchange.name, borrowed=True), left)
-            created = yield from in_transaction(exchange, step, _REFUSED)
+            created = yield from in_transaction(exchange, step, IN_USE)
             tried = tried._replace(locked=created.answer == 1)
     except StatementError:
         return None if chunk != left else RowOutcome(locked=False)
@@ -309,5 +299,5 @@ def _leave_no_ghost(exchange: Exchange, failure: StatementError) -> Procedure[No
     lock's own next try."""
     exchange.now = (yield ForgetTransaction()).now
     if failure.end is not None:
-        with contextlib.suppress(StatementError, DBLockError):
+        with contextlib.suppress(StatementError):
             yield from end_session(exchange, failure.end)

@@ -130,6 +130,7 @@ class RenewalSchedule:
         ttl = min(self._plan.ttl, term.ttl)  # the user may have set the term's own
         # The start of a term of the planned length with the same end. So the next renewal does not
         # shorten a term that the user made longer.
+        # Usually the term is as long as the TTL: then this needs no margin.
         begun = term.start if ttl == term.ttl else term.deadline - (ttl - margin(ttl))
         self.danger = begun + ttl * DANGER_SHARE
         self.due = NEVER

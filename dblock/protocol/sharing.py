@@ -128,7 +128,7 @@ class SharedAttempt(Attempt):
         until = exchange.now + exchange.dialect.timing.leaving
         while True:
             try:
-                reply = yield from self.reach(command)
+                reply = yield from self.send(command)
             except StatementError as failure:
                 if failure.fault is not Fault.BUSY or exchange.now >= until:
                     self._take_doubt(failure)

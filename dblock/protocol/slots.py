@@ -121,7 +121,7 @@ class SlotAttempt(Attempt):
             self.known = False
             command = self._statement(known=True)
             try:
-                reply = yield from self.reach(command)
+                reply = yield from self.send(command)
             except StatementError as failure:
                 if failure.fault not in UNDONE:  # UNDONE: another caller is taking that slot
                     raise
@@ -131,7 +131,7 @@ class SlotAttempt(Attempt):
                     return reply
                 self.server = reply.server
         command = self._statement(known=False)
-        return (yield from self.reach(command))
+        return (yield from self.send(command))
 
     def _statement(self, *, known: bool) -> Command[Granted | None]:
         request = self.request
@@ -208,7 +208,7 @@ class SlotAttempt(Attempt):
             if state is not None and state.held and state.remaining is not None:
                 sleep = min(sleep, state.remaining)
             if self.closed:
-                sleep = exchange.within(self.closed)
+                sleep = exchange.capped(self.closed)
             if waiter is None:
                 exchange.now = (yield Sleep(sleep)).now
             else:
@@ -233,7 +233,10 @@ class SlotAttempt(Attempt):
         return Refused(self.seen.state, self.closed)
 
     def find(self, exchange: Exchange) -> Procedure[LockRow | None]:
-        """Read which slot the request was granted, if any."""
+        """Read which slot the request was granted, if any.
+
+        The attempt goes on with ``exchange``, because its call's own is over.
+        """
         self.exchange = exchange
         yield from self._look(None)
         return self.seen.state if self.mine else None

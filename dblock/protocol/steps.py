@@ -67,13 +67,14 @@ class Turn(NamedTuple):
     """A waiter's turn in its process's local queue.
 
     ``first`` says that it is at the first position. Then ``ticket`` is its ticket for the
-    database's queue, if there is one. ``notified`` says that the database notifies that ticket.
-    ``alarmed`` says that another waiter in the local queue found that the database is away.
+    database's queue, if there is one. ``listens`` says that this process listens for the ticket's
+    notification. ``alarmed`` says that another waiter in the local queue found that the database is
+    away.
     """
 
     first: bool = True
     ticket: str | None = None
-    notified: bool = False
+    listens: bool = False
     alarmed: bool = False
 
 

@@ -19,7 +19,7 @@ from .steps import Procedure, Reply, Sleep
 
 T = TypeVar("T")
 
-_NOT_SENT = AGAIN - {Fault.DISCONNECTED}
+_NOT_LOST = AGAIN - {Fault.DISCONNECTED}
 
 
 def write(
@@ -38,7 +38,7 @@ def write(
         try:
             yield from before.end_sessions(exchange, patience=max(0.0, until - exchange.now))
             left = max(0.0, until - exchange.now)
-            return (yield from exchange.ask(command, _NOT_SENT, patience=left))
+            return (yield from exchange.ask(command, _NOT_LOST, patience=left))
         except Unavailable as error:
             if lost is None:
                 raise

@@ -29,7 +29,7 @@ CALLS, CALLS_ASYNCIO = 100, 156
 # For one turn, of a process that waits in the queue until another one's release grants it the name.
 CALLS_TURN = 220
 # For one row lock that begins a transaction of the user's.
-CALLS_BORROWED = 70
+CALLS_BORROWED = 71
 # The asyncio of each version of Python calls its own functions as it likes, and so does SQLAlchemy.
 HERE = str(Path(dblock.__file__).parent)
 WARM, PAIRS, TURNS = 20, 2, 100

@@ -56,6 +56,7 @@ class MariaDB(
         refusal_holds=True,  # InnoDB keeps the lock on a row that did not match
         stale_reads=True,  # under REPEATABLE READ, its default
         can_wait_in_server=True,
+        # `looks_itself` depends on the server: Tables._name_tables sets it.
     )
     backends: ClassVar[tuple[str, ...]] = ("mysql", "mariadb")
     driver: ClassVar[type[Adapter]] = PyMySQL

@@ -23,6 +23,7 @@ def way_to_wait(attempt: Attempt, options: WaitOptions, *, hot: bool) -> Waiting
     A waiter that is not ``hot`` has made its first try already, and was refused.
     """
     way = Queueing if attempt.exchange.dialect.traits.can_notify else Polling
+    # Not for a fair waiter, because the server keeps only a rough order.
     if options.in_server and options.policy.endless and not options.fair:
-        way = ServerWait  # the server keeps only a rough order
+        way = ServerWait
     return way(attempt, attempt.exchange, options, options.waiter(), hot, number=int(not hot))

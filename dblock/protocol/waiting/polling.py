@@ -159,7 +159,7 @@ class Polling:
         if state is not None and state.held and state.remaining is not None:
             sleep = min(sleep, state.remaining)
         if closed:
-            sleep = self.exchange.within(closed)
+            sleep = self.exchange.capped(closed)
         self.exchange.now = (yield from self.waiter.wait(Sleep, sleep, self.exchange.now)).now
         return False
 
@@ -169,8 +169,8 @@ class Polling:
         The interval stays short, since a free name is reserved for the first waiter only for a
         moment.
         """
-        position, notified = self.attempt.seen.position, self.turn.notified
-        if position.ahead is None or position.free or notified or not self.options.policy.endless:
+        position, listens = self.attempt.seen.position, self.turn.listens
+        if position.ahead is None or position.free or listens or not self.options.policy.endless:
             return 1.0, inf
         # When the first reader is granted the name, all readers before this one join it at once.
         behind = min(1 + position.ahead, self.attempt.in_step)

@@ -42,7 +42,7 @@ class Queueing(Polling):
 
     def sleep(self, sleep: float) -> Procedure[bool]:
         position = self.attempt.seen.position
-        if not self.turn.notified or position.ahead is None or position.free:
+        if not self.turn.listens or position.ahead is None or position.free:
             # If it is our turn and the server refused us, a row lock is in the way: its end sends
             # no notification.
             return (yield from super().sleep(sleep))
@@ -68,4 +68,4 @@ class Queueing(Polling):
                 places = ahead if state.remaining < 0 else min(ahead, 1)
                 turn = state.remaining + places * self.exchange.dialect.grace
                 sleep = min(sleep, max(0.001, turn))
-        return self.exchange.within(sleep)
+        return self.exchange.capped(sleep)

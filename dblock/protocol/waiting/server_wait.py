@@ -62,7 +62,7 @@ class ServerWait(Polling):
             yield from self._wait_in_server()
         command = self.attempt.statement(self.turn.ticket)
         if not self.lock.had:
-            return (yield from self.attempt.reach(command))
+            return (yield from self.attempt.send(command))
         try:
             return (yield ExecuteOnSession(command))
         except StatementError as failure:
@@ -112,7 +112,7 @@ class ServerWait(Polling):
         elif state is not None and state.remaining is not None:
             # A holder whose process is paused keeps the user lock, but its lease expires.
             patience = min(patience, state.remaining)
-        return self.waiter.piece(self.exchange.within(patience), self.exchange.now)
+        return self.waiter.piece(self.exchange.capped(patience), self.exchange.now)
 
     def ready(self) -> bool:
         """Whether to wait in the server next: not right after a wait that was without success."""

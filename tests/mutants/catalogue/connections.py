@@ -70,7 +70,7 @@ CONNECTIONS = (
         "idle-connections-are-kept-from-row-locks",
         "a role that may have few connections can have row locks",
         "Connections.take",
-        "if refused and self._beside is not None else None",
+        "if full and self._beside is not None else None",
         "if False else None",
         f"{CONNECTING}::test_at_the_limit_of_a_role[postgresql-threads]",
     ),

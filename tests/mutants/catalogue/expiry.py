@@ -100,8 +100,8 @@ EXPIRY = (
     Mutant(
         "given-up-is-in-doubt",
         "a statement that the server gave up was undone, whole",
-        "Attempt._take_doubt",
-        "failure.fault is Fault.CANCELED and not self.exchange.dialect.traits.failure_aborts",
+        "doubt.may_be_executed",
+        "failure.fault is Fault.CANCELED and not exchange.dialect.traits.failure_aborts",
         "failure.fault is Fault.CANCELED",
         f"{TIMEOUTS}::test_a_grant_is_undone_where_the_database_cannot_be_asked[threads]",
         dies_in="model outage: b.grant#1!given-up:2.5",

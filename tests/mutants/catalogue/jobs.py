@@ -273,8 +273,8 @@ JOBS = (
         "runs-without-limit",
         "so many runs are returned as were asked for",
         "handles.operators.Operators.runs",
-        "(self._about(name), count)",
-        "(self._about(name), 1000)",
+        "(self._database.exchange(name), count)",
+        "(self._database.exchange(name), 1000)",
         f"{CONTRACT}::test_the_record[threads-sqlite]",
     ),
     Mutant(

@@ -91,7 +91,7 @@ USER_LOCKS = (
         "past-the-deadline-in-the-server",
         "every wait has a deadline if asked",
         "ServerWait._patience",
-        "self.waiter.piece(self.exchange.within(patience), self.exchange.now)",
+        "self.waiter.piece(self.exchange.capped(patience), self.exchange.now)",
         "self.waiter.piece(patience, self.exchange.now)",
         f"{WAITS}::test_the_deadline_is_kept_in_the_server[threads]",
         dies_in="mariadb short-wait:",

@@ -61,7 +61,7 @@ WAITERS = (
         "no-look-during-a-row-locks-wait",
         ONE,
         "_Attempts.chunk",
-        "longest.append(self.waiter.piece(self.left, self.exchange.now))",
+        "longest.append(self.waiter.piece(self.exchange.left, self.exchange.now))",
         "",
         f"{CYCLES}::test_one_of_a_cycle_is_told[threads-postgresql-rows]",
         dies_in="model row-in-both-orders: b.list_blocked#1!promote:1",

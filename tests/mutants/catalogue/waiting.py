@@ -204,7 +204,7 @@ WAITING = (
         "in-the-queue-without-having-joined",
         "what is known is not said to be unknown",
         "Attempt._once",
-        "if failure.fault in _ELSEWHERE:",
+        "if failure.fault in _NOT_EXECUTED:",
         "if False:",
         FOUND,
         dies_in="model outage: b.grant#1<+8",
