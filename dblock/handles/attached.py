@@ -35,9 +35,9 @@ class AttachedLease(Lease):
         database, options = self._database, self._options
         if database.dialect.traits.one_writer:
             database.callers.refuse_as_writer(self.name, "attached")
-        token, owner = self._runtime.token(16), database.owner(options.label)
+        token, owner = self._database.runtime.token(16), database.owner(options.label)
         request = LeaseRequest(self.name, token, owner, options.plan.first)
-        start, patience = self._runtime.now(), database.timeouts.socket
+        start, patience = self._database.runtime.now(), database.timeouts.socket
         exchange = database.exchange(self.name, wait=patience)
         taking = Taking(database, request)
         try:
@@ -46,6 +46,6 @@ class AttachedLease(Lease):
             self._keep(taking, held, start)
         except BaseException as error:
             if not isinstance(error, DBLockError):  # e.g. KeyboardInterrupt: it may be attached
-                self._runtime.undo(error, partial(self._undo, taking))
+                self._database.runtime.undo(error, partial(self._undo, taking))
             raise
         return None

@@ -9,14 +9,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import timedelta
 from types import TracebackType
-from typing import ClassVar, NoReturn, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, NoReturn, ParamSpec, Self, TypeVar
 
 from ..arguments import WAIT_MAX, Seconds, check_wait
 from ..decorating import check_runnable, wraps
 from ..errors import DBLockError, NotAcquired
 from ..events import Kind, outcome, tell, wanted
 from ..io.process_lock import at_the_end, take_over
-from ..io.runtime import Runtime
+
+if TYPE_CHECKING:
+    from ..holding.database import Database
 
 logger = logging.getLogger("dblock")
 
@@ -27,9 +29,9 @@ T = TypeVar("T")
 class Releasable(ABC):
     """A lock that its holder releases, by a call or at the end of a ``with`` block."""
 
-    def __init__(self, wait: Seconds | None, runtime: Runtime) -> None:
+    def __init__(self, wait: Seconds | None, database: Database) -> None:
         self.wait = None if wait is None else check_wait(wait)
-        self._runtime = runtime
+        self._database = database
 
     @abstractmethod
     def __enter__(self) -> Self: ...
@@ -119,13 +121,13 @@ class Named:
 
     strategy: ClassVar[str]
     name: str
-    _runtime: Runtime
+    _database: Database
 
     def _tell(
         self, kind: Kind, start: float, error: Exception | None = None, *, again: bool = False
     ) -> None:
         if wanted(kind):
-            seconds = self._runtime.now() - start
+            seconds = self._database.runtime.now() - start
             tell(kind, self.strategy, self.name, seconds, error, again=again)
 
 
@@ -139,7 +141,7 @@ class SingleHandle(Named, Handle):
         """Take the lock, waiting up to ``wait`` seconds; return the refusal, if there is one."""
         if at_the_end():
             take_over()
-        start = self._runtime.now()
+        start = self._database.runtime.now()
         try:
             refusal = self._try_within(wait)
         except DBLockError as error:

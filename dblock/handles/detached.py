@@ -67,7 +67,6 @@ class ByToken(Named, ABC):
         #: The holder's owner label, for people.
         self.owner = owner
         self._database = database
-        self._runtime = database.runtime
         self._options = options
 
     def __repr__(self) -> str:
@@ -90,7 +89,7 @@ class ByToken(Named, ABC):
         """
         seconds = check_ttl(ttl)
         patience = None if wait is None else check_wait(wait)
-        start = self._runtime.now()
+        start = self._database.runtime.now()
         try:
             self._refuse_as_writer("taken")
             hold = self._take(seconds, patience, start)
@@ -111,11 +110,11 @@ class ByToken(Named, ABC):
         # handle can release its hold even if the caller asks again with its own token.
         brief = plan(min(ttl, HAND_OVER), False)
         waiting = self._waiting(self._options._replace(plan=brief))
-        left = None if wait is None else max(0.0, start + wait - self._runtime.now())
+        left = None if wait is None else max(0.0, start + wait - self._database.runtime.now())
         refusal, attempt = waiting._acquire(left), self._attempt(ttl)
         if refusal is None:
             # A caller that is cancelled from here on leaves a hold, which expires.
-            handed = self._runtime.finish(partial(waiting.hand_over, attempt))
+            handed = self._database.runtime.finish(partial(waiting.hand_over, attempt))
             assert handed is not None  # `finish` waits for the result
             return self._hold(attempt, handed, start)
         # The name may have been refused because another call took it with the same token.
@@ -199,7 +198,7 @@ class DetachedLease(ByToken):
         taking = by_token.take(attempt, look_first=names.taken(self.name))
         answer = self._database.run(taking)
         if isinstance(answer, Held):
-            names.note(self.name, answer.contended, self._runtime.now())
+            names.note(self.name, answer.contended, self._database.runtime.now())
         else:
             names.note_refusal(self.name)
         return answer
@@ -215,7 +214,7 @@ class DetachedLease(ByToken):
         Raises LockLost if the token does not hold the name, and Unavailable if the database cannot
         be reached: then the lease may be as it was, or renewed.
         """
-        seconds, start = check_ttl(ttl), self._runtime.now()
+        seconds, start = check_ttl(ttl), self._database.runtime.now()
         self._refuse_as_writer("renewed")
         database = self._database
         held = database.run(
@@ -232,7 +231,7 @@ class DetachedLease(ByToken):
         Raises LockLost if the token does not hold the name, as after an earlier release.
         """
         self._refuse_as_writer("released")
-        self._runtime.finish(self._release)
+        self._database.runtime.finish(self._release)
 
     def _release(self) -> None:
         exchange = self._database.exchange(self.name)
@@ -316,7 +315,7 @@ class DetachedSemaphore(ByToken):
             LeaseRequest(self.name, self.token, self.owner, ttl),
             name=self.name,
             limit=self.limit,
-            first=int(self._runtime.random() * self.limit),
+            first=int(self._database.runtime.random() * self.limit),
         )
 
     def _waiting(self, options: LeaseOptions) -> WaitingSemaphore:

@@ -41,9 +41,8 @@ class HeldLease(Named, Releasable):
     _detached: WeakSet[CallerHolds] | None = None
 
     def __init__(self, database: Database, name: str, options: LeaseOptions) -> None:
-        super().__init__(options.wait, database.runtime)
+        super().__init__(options.wait, database)
         self.name = name
-        self._database = database
         self._options = options
         self._holds: HandleHolds[LeaseHold] = HandleHolds(
             "lease", name, database.callers, private=options.reentrant
@@ -62,7 +61,7 @@ class HeldLease(Named, Releasable):
         hold = self._holds.get()
         if hold.loss is not None:
             raise hold.loss
-        if hold.lease.term.over(self._runtime.now()):
+        if hold.lease.term.over(self._database.runtime.now()):
             raise self._lose(hold, hold.ran_out())
 
     def renew(self, ttl: Seconds | None = None) -> None:
@@ -79,10 +78,10 @@ class HeldLease(Named, Releasable):
         hold = self._holds.get()
         if self._database.dialect.traits.one_writer:
             self._database.callers.refuse_as_writer(self.name, "renewed")
-        with hold.renewed_here(hold.lease.term.remaining(self._runtime.now())):
+        with hold.renewed_here(hold.lease.term.remaining(self._database.runtime.now())):
             if hold.ended or hold.loss is not None:
                 raise hold.loss or self._holds.not_held()
-            held, now = hold.lease, self._runtime.now()
+            held, now = hold.lease, self._database.runtime.now()
             length = hold.schedule.length(now, length)
             asked = Term(now, length)
             if asked.deadline < held.term.deadline:
@@ -102,13 +101,13 @@ class HeldLease(Named, Releasable):
         Raises NotHeld if there is no hold to release, and LockLost if it was lost before. In that
         case your work may have overlapped with another holder's work.
         """
-        self._runtime.finish(self._release)
+        self._database.runtime.finish(self._release)
 
     def _leave(self) -> None:
         """End the ``with`` block's hold, unless it was detached and goes on elsewhere."""
         if self._detached and self._forget_detached():
             return
-        self._runtime.finish(self._release)
+        self._database.runtime.finish(self._release)
 
     def _forget_detached(self) -> bool:
         """Return whether the caller's last hold was detached, and forget that."""
@@ -130,7 +129,7 @@ class HeldLease(Named, Releasable):
             self._database.callers.refuse_as_writer(self.name, "released")
         if not self._holds.take(hold):
             raise self._holds.not_held()
-        now = self._runtime.now()
+        now = self._database.runtime.now()
         try:
             self._give_back(hold, after, now)
         except LockLost as loss:
@@ -243,7 +242,7 @@ class HeldLease(Named, Releasable):
         hold = self._holds.find()
         if hold is None or not hold.alive:
             return 0.0
-        return hold.lease.term.remaining(self._runtime.now())
+        return hold.lease.term.remaining(self._database.runtime.now())
 
     @property
     def margin(self) -> float:
@@ -262,7 +261,7 @@ class HeldLease(Named, Releasable):
         lease was taken away.
         """
         hold = self._holds.find() or self._holds.last
-        return self._runtime.event() if hold is None else hold.lost
+        return self._database.runtime.event() if hold is None else hold.lost
 
     def _current(self) -> LeaseHold | None:
         """Return the caller's hold."""

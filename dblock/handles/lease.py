@@ -57,7 +57,7 @@ class TakeableLease(HeldLease, SingleHandle):
         if refusal is not None:
             return refusal
         database, names = self._database, self._database.contenders.names
-        start, token = self._runtime.now(), self._runtime.token(16)
+        start, token = self._database.runtime.now(), self._database.runtime.token(16)
         request = LeaseRequest(
             self.name,
             for_reader(token) if self._shares else token,
@@ -79,9 +79,9 @@ class TakeableLease(HeldLease, SingleHandle):
                 database.withdraw(taking.waiter)
         except BaseException as error:
             if taking.user_lock is not None:
-                self._runtime.undo(error, taking.user_lock.drop)
+                self._database.runtime.undo(error, taking.user_lock.drop)
             if not isinstance(error, DBLockError):  # KeyboardInterrupt: it may have been granted
-                self._runtime.undo(error, partial(self._undo, taking))
+                self._database.runtime.undo(error, partial(self._undo, taking))
             raise
         if isinstance(outcome, Held):
             return None
@@ -95,12 +95,12 @@ class TakeableLease(HeldLease, SingleHandle):
         options, token, user_lock = self._options, taking.request.token, taking.user_lock
         hold = taking.hold = LeaseHold(
             self.name,
-            self._runtime,
-            self._runtime.now(),
+            self._database.runtime,
+            self._database.runtime.now(),
             lease=held,
             token=held.group or token,
             reader=token if self._shares else None,
-            schedule=RenewalSchedule(options.plan, held.term, self._runtime.random()),
+            schedule=RenewalSchedule(options.plan, held.term, self._database.runtime.random()),
             database=self._database.kept,
             callbacks=options.callbacks,
             user_lock=user_lock if user_lock is not None and user_lock.kept else None,
@@ -166,7 +166,7 @@ class Lease(TakeableLease):
         LockLost if the lease was lost before, by expiry, takeover or force. In that case your work
         may have overlapped with another holder's work.
         """
-        self._runtime.finish(partial(self._release, check_after(after)))
+        self._database.runtime.finish(partial(self._release, check_after(after)))
 
     def detach(self, ttl: Seconds | None = None) -> str:
         """End this process's hold without freeing the name, for another process to continue it.
@@ -183,7 +183,7 @@ class Lease(TakeableLease):
         reentrant lease that was taken more than once.
         """
         length = self.ttl if ttl is None else check_ttl(ttl)
-        text = self._runtime.finish(partial(self._detach, length))
+        text = self._database.runtime.finish(partial(self._detach, length))
         assert text is not None  # `finish` waits for the result
         return text
 

@@ -232,7 +232,7 @@ class Makers:
         dblock takes them in the order of their names, all or none. ``wait`` is one deadline for all
         of them, in seconds.
         """
-        return MultiLock(locks, wait, self._database.runtime)
+        return MultiLock(locks, wait, self._database)
 
     def semaphore(
         self, name: str, limit: int, **options: Unpack[SemaphoreKeywords[None]]

@@ -14,7 +14,7 @@ from .row import RowLock
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..io.runtime import Runtime
+    from ..holding.database import Database
 
 
 class MultiLock(Handle):
@@ -26,9 +26,9 @@ class MultiLock(Handle):
     """
 
     def __init__(
-        self, locks: Sequence[TakeableLease | RowLock], wait: Seconds | None, runtime: Runtime
+        self, locks: Sequence[TakeableLease | RowLock], wait: Seconds | None, database: Database
     ) -> None:
-        super().__init__(wait, runtime)
+        super().__init__(wait, database)
         for lock in locks:
             if not isinstance(lock, TakeableLease | RowLock):
                 raise TypeError(f"all() takes leases and row locks, not {type(lock).__name__}")
@@ -54,7 +54,7 @@ class MultiLock(Handle):
 
         The single locks' own ``wait`` does not count here.
         """
-        deadline = None if wait is None else self._runtime.now() + wait
+        deadline = None if wait is None else self._database.runtime.now() + wait
         while True:
             refusal = self._take_all(deadline)
             try:
@@ -72,7 +72,8 @@ class MultiLock(Handle):
     def _take_all(self, deadline: float | None) -> NotAcquired | None:
         with contextlib.ExitStack() as undo:
             for lock in self.locks:
-                left = None if deadline is None else max(0.0, deadline - self._runtime.now())
+                now = self._database.runtime.now()
+                left = None if deadline is None else max(0.0, deadline - now)
                 refusal = lock._acquire(left)
                 if refusal is not None:
                     return refusal

@@ -55,9 +55,8 @@ class Rate(SingleHandle):
         cost: int,
         wait: Seconds | None,
     ) -> None:
-        super().__init__(wait, database.runtime)
+        super().__init__(wait, database)
         self.name = check_name(name)
-        self._database = database
         self._limit = check_count("a limit", limit)
         self._burst = self._limit if burst is None else check_count("burst", burst)
         self._cost = check_count("cost", cost)
@@ -90,11 +89,11 @@ class Rate(SingleHandle):
         """Do nothing: a place that was taken is used up."""
 
     def _try_within(self, wait: float | None) -> NotAcquired | None:
-        start = self._runtime.now()
+        start = self._database.runtime.now()
         free_in = self._database.run(
             rate.take(
                 self._database.exchange(self.name, wait=WAIT_MAX if wait is None else wait),
-                self._runtime.token(16),
+                self._database.runtime.token(16),
                 self._cells,
             )
         )

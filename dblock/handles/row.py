@@ -57,9 +57,8 @@ class RowLock(SingleHandle):
         *,
         retry: RetryPolicy,
     ) -> None:
-        super().__init__(wait, database.runtime)
+        super().__init__(wait, database)
         self.name = check_name(name)
-        self._database = database
         self._on = on
         self._retry = retry
         self._holds: HandleHolds[RowHold] = HandleHolds("row lock", self.name, database.callers)
@@ -88,7 +87,7 @@ class RowLock(SingleHandle):
         """
         transaction = None if self._on is None else self._database.borrow(self._on)
         root = None if transaction is None else transaction.root
-        runtime, callers = self._runtime, self._database.callers
+        runtime, callers = self._database.runtime, self._database.callers
         refusal = callers.refuse_self_wait(
             self.name, wait, one_writer=self._database.dialect.traits.one_writer, within=root
         )
@@ -158,7 +157,7 @@ class RowLock(SingleHandle):
         traces = any(one.trace for one in waiters)
         if not isinstance(error, DBLockError) and (orphaned is not None or traces):
             # The lost session may still wait for the lock, and hold it once it is granted.
-            self._runtime.finish(partial(self._abandon, orphaned, waiters), cancelled=True)
+            self._database.runtime.finish(partial(self._abandon, orphaned, waiters), cancelled=True)
 
     def release(self) -> None:
         """End the row lock's own transaction. One round trip.
@@ -172,7 +171,7 @@ class RowLock(SingleHandle):
                 "commit or roll that back",
                 name=self.name,
             )
-        self._runtime.finish(self._release)
+        self._database.runtime.finish(self._release)
 
     def _release(self) -> None:
         hold = self._holds.get()
@@ -180,7 +179,7 @@ class RowLock(SingleHandle):
             raise self._holds.not_held()
         if hold.renewing:  # another thread runs check() on the same connection
             patience = self._database.timeouts.socket
-            with self._runtime.settled(lambda: not hold.renewing, patience):
+            with self._database.runtime.settled(lambda: not hold.renewing, patience):
                 pass
         if hold.loss is not None:
             raise hold.loss

@@ -54,9 +54,8 @@ class Semaphore(SingleHandle):
     strategy = "semaphore"
 
     def __init__(self, database: Database, lease: Lease, limit: int) -> None:
-        super().__init__(lease.wait, database.runtime)
+        super().__init__(lease.wait, database)
         self.name = lease.name
-        self._database = database
         self._lease = lease
         self._options = lease._options
         self._limit = limit
@@ -134,14 +133,15 @@ class Semaphore(SingleHandle):
 
     def _try_within(self, wait: float | None) -> NotAcquired | None:
         """Take a slot, waiting up to ``wait`` seconds. One round trip when one is free."""
-        database, options, start = self._database, self._options, self._runtime.now()
+        database, options = self._database, self._options
+        start = database.runtime.now()
         refusal = database.callers.refuse_self_wait(
             self.name, wait, one_writer=database.dialect.traits.one_writer
         )
         if refusal is not None:
             return refusal
         known = self._freed.pop(self.name, self._limit)
-        token = self._runtime.token(16)
+        token = database.runtime.token(16)
         owner = database.owner(options.label, options.client)
         request = LeaseRequest(self.name, token, owner, options.plan.first)
         attempt = SlotAttempt(
@@ -149,7 +149,7 @@ class Semaphore(SingleHandle):
             request,
             name=self.name,
             limit=self._limit,
-            first=int(self._runtime.random() * self._limit) if known is None else known - 1,
+            first=int(database.runtime.random() * self._limit) if known is None else known - 1,
             known=known is not None,
         )
         taking = Taking(database, request)
@@ -171,7 +171,7 @@ class Semaphore(SingleHandle):
         except BaseException as error:
             # A KeyboardInterrupt, for example: a slot may have been granted.
             if not isinstance(error, DBLockError):
-                self._runtime.undo(error, partial(self._undo, slot, taking, attempt.find))
+                self._database.runtime.undo(error, partial(self._undo, slot, taking, attempt.find))
             raise
         if isinstance(outcome, Held):
             return None
@@ -196,7 +196,7 @@ class Semaphore(SingleHandle):
         while True:
             turnstile = _Turnstile(database, self.name, options)
             waited.callback(turnstile.give_up)
-            exchange.now = self._runtime.now()
+            exchange.now = self._database.runtime.now()
             if turnstile._try_within(exchange.left):
                 return database.run(attempt.refuse())
             attempt.turnstile = turnstile.token
@@ -283,7 +283,7 @@ class _Turnstile(Silent, Lease):
     def give_up(self) -> None:
         """Release it for the next waiter, if it is held. If that fails it expires."""
         if self._current() is not None:
-            self._runtime.finish(self._end_it, cancelled=True)
+            self._database.runtime.finish(self._end_it, cancelled=True)
 
     def _end_it(self) -> None:
         with contextlib.suppress(DBLockError):

@@ -30,11 +30,3 @@ class SharedLease(TakeableLease):
     strategy = "shared"
     _kind = "SharedLease"
     _shares = True
-
-    def release(self) -> None:
-        """End this reader's share. One round trip. The release of the last reader frees the name.
-
-        Raises NotHeld if there is no hold to release (:class:`Lease` says whose a hold is), and
-        LockLost if it was lost before. Then a writer may have held the name since.
-        """
-        super().release()

@@ -139,15 +139,27 @@ class Database:
             ),
         )
 
+    def stand_in(self, other: Database) -> Callable[[], None]:
+        """Let all handles that refer to this object work in another database, for
+        :mod:`dblock.testing`. Return a function that undoes it."""
+        here, before = vars(self), vars(self).copy()
+
+        def undo() -> None:
+            here.clear()
+            here.update(before)
+
+        here.update(vars(other))
+        return undo
+
     @cached_property
-    def _borrow(self) -> Callable[[Borrowable, Dialect, Runtime], Borrowed]:
+    def borrower(self) -> Callable[[Borrowable, Dialect, Runtime], Borrowed]:
         from ..io.sqlalchemy_transaction import borrow
 
         return borrow
 
     def borrow(self, on: Borrowable) -> Borrowed:
         """Return the user's transaction; see :func:`.sqlalchemy_transaction.borrow`."""
-        transaction = self._borrow(on, self.dialect, self.runtime)
+        transaction = self.borrower(on, self.dialect, self.runtime)
         transaction.recognise()
         if self.dialect.place is None:
             self.whereabouts.find(transaction)

@@ -34,6 +34,7 @@ class Another:
         locks._classes = Classes(lease=_Lease)
         self._stop = stand_in(self._process, locks)
         self._lease = locks.lease(name, ttl=ttl)
+        self._lease._options = self._lease._options._replace(client=OWNER)
 
     def __repr__(self) -> str:
         return f"<Another {'with' if self.held else 'without'} {self.name!r}>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session, scoped_session
 
 from ..dialects import ADAPTERS, DIALECTS, Adapter, Dialect
@@ -25,51 +25,49 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class SimulatedDatabase(Database):
-    """The test's database as a process sees it, in place of the ``usual`` one."""
+def simulated(
+    process: Process, runtime: Runtime, callers: CallerRegistry, usual: Database
+) -> Database:
+    """Return the test's database as a process sees it, in place of the ``usual`` one."""
+    made = Database(
+        process.store.engine,
+        WiredSQLite(usual.timeouts, process.store, process.wire),
+        usual.label,
+        lent=False,
+        runtime=runtime,
+        keeper=lambda: process.keeper,
+        callers=callers,
+    )
+    made.connections.connector.source = usual.connections.connector.source  # for the user
+    made.borrower = Borrower(process, usual, made.run)
+    return made
 
-    def __init__(
-        self, process: Process, runtime: Runtime, callers: CallerRegistry, usual: Database
-    ) -> None:
-        dialect = WiredSQLite(usual.timeouts, process.store, process.wire)
-        super().__init__(
-            process.store.engine,
-            dialect,
-            usual.label,
-            lent=False,
-            runtime=runtime,
-            keeper=lambda: process.keeper,
-            callers=callers,
-        )
+
+class Borrower:
+    """Borrows the user's transactions, which are in the ``usual`` database or in another one."""
+
+    def __init__(self, process: Process, usual: Database, run: Callable[[Any], Reply[Any]]) -> None:
         self._process = process
         self._usual = usual
+        self._run = run
 
-    @property
-    def engine(self) -> Engine:
-        return self._usual.engine
-
-    def owner(self, label: str, client: str = "") -> str:
-        return client or self._process.name or super().owner(label)
-
-    def borrow(self, on: Any) -> Borrowed:
-        real = borrow(on, self._dialect_of(on), self.runtime)
-        transaction = StandIn(real, self._process, self.runtime, self.run)
-        self.whereabouts.find(transaction)
-        return transaction
+    def __call__(self, on: Any, dialect: Dialect, runtime: Runtime) -> Borrowed:
+        real = borrow(on, self._dialect_of(on), runtime)
+        return StandIn(real, self._process, runtime, self._run)
 
     def _dialect_of(self, on: Any) -> Dialect:
         """Return the usual dialect for the database of a user's transaction."""
-        if self.engine is not self._process.store.engine:
+        if self._usual.engine is not self._process.store.engine:
             return self._usual.dialect
         found = on() if isinstance(on, scoped_session) else on
         if isinstance(found, Session) and found.is_active:
             found = found.connection()
         spoken = found.dialect if isinstance(found, Connection) else None
         name = getattr(found, "vendor", None) if spoken is None else spoken.name
-        adapters = _adapters(spoken is not None and spoken.is_async)
+        adapters, timeouts = _adapters(spoken is not None and spoken.is_async), self._usual.timeouts
         for kind in DIALECTS.values():
             if name in kind.backends:
-                return kind(None, "dblock_", self.timeouts, adapters[kind.name](self.timeouts))
+                return kind(None, "dblock_", timeouts, adapters[kind.name](timeouts))
         return self._usual.dialect
 
 
@@ -101,6 +99,9 @@ class StandIn(Borrowed):
     def root(self) -> Root | None:
         # A guard makes the user's transaction no writer here.
         return None if self._proves else self._real.root
+
+    def recognise(self) -> None:
+        """Ask nothing: any server will do, because the test's database has the locks."""
 
     def execute(self, query: Query[R]) -> Reply[R]:
         return self._real.execute(query)

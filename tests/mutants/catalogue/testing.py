@@ -77,8 +77,8 @@ TESTING = (
         "handles-left-behind",
         "handles that were made before are in the test's database too",
         "standing_in.stand_in",
-        "[_become(runtime, simulated), _become(database, made)]",
-        "[_become(database, made)]",
+        "end = database.stand_in(made)",
+        "locks._database, end = made, lambda: None",
         f"{INSTEAD_OF}::test_what_was_made_before_comes_along",
     ),
     Mutant(

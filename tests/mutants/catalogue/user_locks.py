@@ -74,7 +74,8 @@ USER_LOCKS = (
         "interrupted-and-keeps-the-user-lock",
         KEPT,
         "TakeableLease._try_within",
-        "if taking.user_lock is not None:\n    self._runtime.undo(error, taking.user_lock.drop)\n"
+        "if taking.user_lock is not None:\n"
+        "    self._database.runtime.undo(error, taking.user_lock.drop)\n"
         "if not isinstance",
         "if not isinstance",
         f"{ENDS}::test_ctrl_c_at_each_statement[taken]",
