@@ -153,8 +153,8 @@ class Connections:
         except DBLockError as error:
             # dblock refused it. As a fault of a statement it reaches the procedure, which may have
             # a try in doubt, and then says OutcomeUnknown.
-            kind, cause = type(error), error.__cause__
-            raise StatementError(Fault.SETUP, str(error), kind=kind) from cause
+            # Not the cause in a variable: its traceback has this frame.
+            raise StatementError(Fault.SETUP, str(error), kind=type(error)) from error.__cause__
 
     def _verify(self, connection: OwnConnection) -> None:
         if self._check is not None:

@@ -103,6 +103,7 @@ class Driver:
                 waiter.alarm()
             raise
         finally:
+            failure = None  # its traceback has this frame, and would keep the caller's handle alive
             if waiter is not None:
                 waiter.leave()
 

@@ -86,9 +86,10 @@ def _give_up(attempt: Attempt) -> Procedure[None]:
     """Leave the queue, and release the name if it may have been granted. Raises OutcomeUnknown if
     the attempt may hold the name anyway."""
     exchange, request = attempt.exchange, attempt.request
+    until = exchange.now + exchange.dialect.timing.leaving
     prevented = yield from leave(exchange, request)
     if attempt.doubt is not None:  # a try that is still under way must not become a hold
         renounce(request)
-    prevented = (yield from return_all(exchange, request)) or prevented
+    prevented = (yield from return_all(exchange, request, until - exchange.now)) or prevented
     if prevented is not None:
         raise attempt.unknown(prevented) from prevented

@@ -59,14 +59,14 @@ def proclaim(
     if not reply.answer:
         loss = yield from why_lost(exchange, token, held())
         if loss is None:
-            yield from _refuse_semaphore(exchange)
+            yield from _refuse_semaphore(exchange, patience)
         raise loss or expired(name)
 
 
-def _refuse_semaphore(exchange: Exchange) -> Procedure[None]:
+def _refuse_semaphore(exchange: Exchange, patience: float) -> Procedure[None]:
     """Raise ValueError if the name is a semaphore's or a rate limit's, which no value may
     replace."""
-    reply = yield from exchange.ask_or_explain(LookAtSlots(exchange.name, 0))
+    reply = yield from exchange.ask_or_explain(LookAtSlots(exchange.name, 0), patience=patience)
     limit = reply.answer.limit
     if limit:
         used = "semaphore" if limit > 0 else "rate limit"

@@ -44,7 +44,8 @@ def claim(
         record: Record | None = reply.answer
         if record is not None:
             return _judge(record, key, token, fingerprint)
-        yield from check(exchange)
+        # Even a call that does not wait looks for tables that were moved.
+        yield from check(exchange, patience=exchange.timeout)
 
 
 def _bounded(

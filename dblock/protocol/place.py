@@ -64,14 +64,16 @@ def settle(dialect: AbstractDialect, found: Found) -> None:
         dialect.settle(place)
 
 
-def locate(exchange: Exchange, *, alone: bool = False) -> Procedure[None]:
+def locate(
+    exchange: Exchange, *, alone: bool = False, patience: float | None = None
+) -> Procedure[None]:
     """Read and record the tables' place on a connection of dblock's own; if ``alone``, in the
     user's transaction: no other connection can reach its database, which is in memory."""
     command = LookAround(alone)
     if alone:
         found = yield from _read_there(exchange, command)
     else:
-        found = (yield from exchange.ask_or_explain(command)).answer
+        found = (yield from exchange.ask_or_explain(command, patience=patience)).answer
     settle(exchange.dialect, found)
 
 
@@ -95,19 +97,19 @@ def in_transaction(
     return reply
 
 
-def check(exchange: Exchange) -> Procedure[bool]:
+def check(exchange: Exchange, *, patience: float | None = None) -> Procedure[bool]:
     """Check whether a statement in the user's transaction matched nothing because it used other
     tables, and raise ValueError then. True if the caller should try again."""
     dialect = exchange.dialect
     before = dialect.place
     if before is None:
-        yield from locate(exchange)
+        yield from locate(exchange, patience=patience)
         return True
     there = (yield from _read_there(exchange, LookAround(borrowed=True))).place
     if there is not None and there.mark == before.mark:
         yield from _refuse_hidden(exchange)
         return False
-    yield from locate(exchange)
+    yield from locate(exchange, patience=patience)
     found = dialect.place
     if found is None or (found.mark, found.schema) != (before.mark, before.schema):
         return True  # the tables were recreated or moved

@@ -12,7 +12,7 @@ from .explain import unknown
 from .faults import Fault, StatementError
 from .inspect import look, why_lost
 from .lease import LeaseRequest, ReleaseRequest, Renounced
-from .retry import AGAIN, AWAY, PAUSE
+from .retry import AGAIN, AWAY, PAUSE, UNREACHED
 from .steps import Disown, Execute, ExecuteOnSession, Procedure, Sleep
 from .tokens import is_shared, renounced
 
@@ -40,7 +40,7 @@ def end_session(
         try:
             reply = yield from exchange.ask(end, patience=until - exchange.now)
         except StatementError as failure:
-            if failure.fault in AWAY:
+            if failure.fault in UNREACHED:
                 raise
             return False
         there = reply.answer
@@ -111,7 +111,7 @@ def give_back(exchange: Exchange, request: LeaseRequest) -> Procedure[DBLockErro
     """Release a hold that must not be used. Return the error that prevents it; then the lease
     expires by itself."""
     renounce(request)
-    return (yield from return_all(exchange, request))
+    return (yield from return_all(exchange, request, exchange.dialect.timing.leaving))
 
 
 def renounce(request: LeaseRequest) -> None:
@@ -121,15 +121,18 @@ def renounce(request: LeaseRequest) -> None:
     request.token, request.group = renounced(own), None
 
 
-def return_all(exchange: Exchange, request: LeaseRequest) -> Procedure[DBLockError | None]:
-    """Release the holds of renounced tokens whose releases have no reply yet. Return the error that
-    prevents it, if any."""
-    unreturned, prevented = request.unreturned, None
+def return_all(
+    exchange: Exchange, request: LeaseRequest, patience: float
+) -> Procedure[DBLockError | None]:
+    """Release the holds of renounced tokens whose releases have no reply yet; try for ``patience``
+    seconds in all. Return the error that prevents it, if any."""
+    unreturned, until = request.unreturned, exchange.now + patience
+    prevented: DBLockError | None = None
     request.unreturned = []
     for one in unreturned:
         try:
             command = _ending(exchange.dialect, one.name, one.token, one.own)
-            yield from exchange.ask(command, patience=exchange.dialect.timing.leaving)
+            yield from exchange.ask(command, patience=until - exchange.now)
         except StatementError as failure:
             if failure.fault in AWAY or (yield from _has(exchange, one.name, one.own)):
                 prevented = exchange.explain(failure, harmless=True)
@@ -172,13 +175,13 @@ def abandon(
         yield Disown(tuple(request.tickets))
         raise exchange.explain(failure, harmless=True) from failure.__cause__
     yield from leave(exchange, request)
-    while not exchange.over:
+    while True:
         state = yield from find(exchange)
         if state is None or state.token is None or request.token not in state.members:
             return
         command = _ending(exchange.dialect, state.name, state.token, request.token)
         reply = yield from exchange.ask(command)
-        if reply.answer == 1:
+        if reply.answer == 1 or exchange.over:
             return
         exchange.now = (yield Sleep(PAUSE)).now  # its row was in use
 
@@ -207,8 +210,10 @@ def release(exchange: Exchange, request: ReleaseRequest) -> Procedure[None]:
         except StatementError as failure:
             in_doubt = in_doubt or failure.fault is Fault.DISCONNECTED
             if failure.fault not in AGAIN:
-                told = unknown(failure, name) if in_doubt else exchange.explain(failure)
-                raise told from failure.__cause__
+                # Not in a variable, which the error's traceback would keep, and with it the handle.
+                raise (
+                    unknown(failure, name) if in_doubt else exchange.explain(failure)
+                ) from failure.__cause__
             exchange.now = (yield Sleep(PAUSE)).now
             until = exchange.now + exchange.timeout if until is None else until
             if failure.end is not None:  # the lost session may have the row locked

@@ -18,7 +18,7 @@ from .explain import explain
 from .faults import Fault, StatementError
 from .inspect import expired, loss_of
 from .lease import Held
-from .retry import AGAIN, AWAY, PASSING, PAUSE, end_lost
+from .retry import AGAIN, PASSING, PAUSE, UNREACHED, end_lost
 from .state import LockRow, Renewal
 from .steps import Execute, Procedure, Sleep
 from .term import Term
@@ -48,7 +48,7 @@ class RenewalFailed:
     @property
     def away(self) -> bool:
         """Whether the database could not be reached, or could serve no client."""
-        return self.failure.fault in AWAY | {Fault.REFUSED, Fault.READ_ONLY}
+        return self.failure.fault in UNREACHED | {Fault.REFUSED}
 
 
 #: The outcome of a renewal.

@@ -18,6 +18,8 @@ PASSING = frozenset(
 UNDONE = PASSING - {Fault.CANCELED}
 # The next connection may reach a working server: after a failover the old primary is a standby.
 AWAY = frozenset({Fault.UNREACHABLE, Fault.DISCONNECTED, Fault.READ_ONLY})
+# After these a command has reached no server that could execute it.
+UNREACHED = AWAY | {Fault.SETUP}
 # After these a statement that is safe to repeat is repeated.
 AGAIN = AWAY | PASSING
 # Seconds between two tries to reach a database that is away, or a row that is busy.
@@ -35,7 +37,7 @@ def end_lost(lost: list[Command[bool]], within: float | None = None) -> Procedur
         try:
             yield Execute(lost[-1], within)
         except StatementError as failure:
-            if failure.fault in AWAY:
+            if failure.fault in UNREACHED:
                 raise
         lost.pop()
 

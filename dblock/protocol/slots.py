@@ -225,7 +225,9 @@ class SlotAttempt(Attempt):
             yield from self.look(None)
             if self.mine:
                 renounce(self.request)
-        prevented = yield from return_all(self.exchange, self.request)
+        prevented = yield from return_all(
+            self.exchange, self.request, self.exchange.dialect.timing.leaving
+        )
         if prevented is not None:
             raise self.unknown(prevented) from prevented
         if self.timed_out is not None and self.seen.position.free:

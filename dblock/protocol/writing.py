@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ..errors import Unavailable
+from ..errors import DBLockError
 from .commands import Command
 from .doubt import Doubt
 from .exchange import Exchange
@@ -34,24 +34,28 @@ def write(
     """
     name, until = exchange.name, exchange.now + (exchange.reach if patience is None else patience)
     lost: StatementError | None = None
-    while True:
-        try:
-            yield from before.end_sessions(exchange, patience=max(0.0, until - exchange.now))
-            left = max(0.0, until - exchange.now)
-            return (yield from exchange.ask(command, _NOT_LOST, patience=left))
-        except Unavailable as error:
-            if lost is None:
-                raise
-            raise unknown(lost, name) from error
-        except StatementError as failure:
-            first = lost is None
-            if failure.fault is not Fault.DISCONNECTED:
-                told = exchange.explain(failure) if lost is None else unknown(lost, name)
-                raise told from failure.__cause__
-            lost = failure
-        before.add(lost)
-        if first:
-            continue  # even with a patience of 0: the connection may have died while it was idle
-        exchange.now = (yield Sleep(PAUSE)).now
-        if exchange.now >= until:
-            raise unknown(lost, name) from lost.__cause__
+    try:
+        while True:
+            try:
+                yield from before.end_sessions(exchange, patience=max(0.0, until - exchange.now))
+                left = max(0.0, until - exchange.now)
+                return (yield from exchange.ask(command, _NOT_LOST, patience=left))
+            except DBLockError as error:
+                if lost is None:
+                    raise
+                raise unknown(lost, name) from error
+            except StatementError as failure:
+                first = lost is None
+                if failure.fault is not Fault.DISCONNECTED:
+                    raise (
+                        exchange.explain(failure) if lost is None else unknown(lost, name)
+                    ) from failure.__cause__
+                lost = failure
+            before.add(lost)
+            if first:
+                continue  # even without patience: the connection may have died while it was idle
+            exchange.now = (yield Sleep(PAUSE)).now
+            if exchange.now >= until:
+                raise unknown(lost, name) from lost.__cause__
+    finally:
+        del lost  # its traceback has this frame, and would keep the caller's handle alive

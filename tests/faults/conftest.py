@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from dblock.schema import upgrade
 from tests.conftest import NewDatabase, find_or_skip
 from tests.faults.proxy import Proxy
 from tests.lending import Database, Lender
-from tests.servers import PostgreSQL
+from tests.servers import PostgreSQL, execute
 from tests.worlds.portal import WORLDS
 from tests.worlds.world import World
 
@@ -43,6 +43,19 @@ class Net:
         """The user's own, through the proxy."""
         through = replace(self.db, url=self.proxy.url)
         return self.world.engine(through.users_url, **options)
+
+
+def refuse_set_up(url: str, locks: Locks) -> Callable[[], None]:
+    """Let dblock refuse every new connection of ``locks``: a newer version has upgraded the tables,
+    and the server has joined a cluster, so dblock looks at them again. Return what undoes it."""
+    ((version,),) = execute(url, "SELECT version FROM dblock_schema")
+    execute(url, "UPDATE dblock_schema SET version = 99")
+    locks._database.dialect.settle(None)
+
+    def undo() -> None:
+        execute(url, f"UPDATE dblock_schema SET version = {version}")
+
+    return undo
 
 
 @pytest.fixture(params=WORLDS)

@@ -7,16 +7,18 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, text
 from sqlalchemy.engine import Engine
 
-from dblock import LockLost, Locks, OutcomeUnknown, Timeouts, Unavailable
+from dblock import LockLost, Locks, OutcomeUnknown, SchemaMissing, Timeouts, Unavailable
 from dblock.protocol.retry import PAUSE
 from tests.conftest import Database, NewDatabase, OwnServers
-from tests.faults.conftest import GIVE_BACK, GRANT, RELEASE, RENEW, Net
+from tests.faults.conftest import GIVE_BACK, GRANT, RELEASE, RENEW, Net, refuse_set_up
 from tests.faults.proxy import SECONDS, Lose, Proxy
 from tests.servers import MariaDB, OwnServer, PostgreSQL, execute
 from tests.support import Threads, eventually, new_session
@@ -233,22 +235,55 @@ def test_a_release_that_cannot_be_found_out_is_unknown(net: Net) -> None:
 
 
 def test_a_lost_release_is_unknown_if_no_new_connection_can_be_used(net: Net) -> None:
-    """The tables were upgraded meanwhile, and the server joined a cluster: dblock looks again."""
-    dialect, tables = net.locks._database.dialect, "UPDATE dblock_schema SET version = {0}"
-    ((version,),) = execute(net.db.url, "SELECT version FROM dblock_schema")
-
-    def upgrade() -> None:
-        execute(net.db.url, tables.format(99))
-        dialect.settle(None)
-
+    undo: list[Callable[[], None]] = []
     lease = net.locks.lease("report", ttl=60)
     assert lease.acquire()
-    net.proxy.lose(Lose.REPLY, RELEASE, hook=upgrade)
+    refuse = partial(refuse_set_up, net.db.url, net.locks)
+    net.proxy.lose(Lose.REPLY, RELEASE, hook=lambda: undo.append(refuse()))
     try:
         with pytest.raises(OutcomeUnknown, match="newer than this code"):
             lease.release()
     finally:
-        execute(net.db.url, tables.format(version))
+        undo[0]()
+
+
+def test_a_lease_that_could_not_be_renewed_for_refused_set_ups_was_unreachable(net: Net) -> None:
+    with net.new_locks(QUICK) as locks:
+        lease = locks.lease("report", ttl=TTL)
+        assert lease.acquire()
+        undo = refuse_set_up(net.db.url, locks)
+        try:
+            locks._database.connections.clear()
+            assert lease.lost.wait(SECONDS)
+        finally:
+            undo()
+        with pytest.raises(LockLost) as lost:
+            lease.check()
+    assert lost.value.reason == "unreachable"
+
+
+@pytest.mark.parametrize("what", ["release", "renew", "locked", "resign", "proclaim"])
+def test_a_dropped_handle_goes_at_once_whatever_was_refused(
+    new_database: NewDatabase, what: str
+) -> None:
+    db = new_database("postgresql", migrated=True)
+    with Locks(db.url) as locks:
+        handle: Any = locks.lease("report", ttl=60)
+        if what in ("resign", "proclaim"):
+            handle = locks.election("leader", ttl=60).campaign()
+        else:
+            handle.acquire()
+        refuse_set_up(db.url, locks)
+        locks._database.connections.clear()
+        gone = weakref.ref(handle)
+        gc.disable()
+        try:
+            with pytest.raises(SchemaMissing):
+                getattr(handle, what)(*(["busy"] if what == "proclaim" else []))
+            del handle
+            assert gone() is None
+        finally:
+            gc.enable()
 
 
 def test_a_renewal_whose_reply_is_lost_is_renewed(net: Net) -> None:

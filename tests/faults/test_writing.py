@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from dblock import OutcomeUnknown, Timeouts, Unavailable
 from dblock.aio import AsyncLocks
 from tests.aio.support import async_url
-from tests.faults.conftest import RELEASE, Net
+from tests.faults.conftest import RELEASE, Net, refuse_set_up
 from tests.faults.proxy import SECONDS, Lose
 from tests.faults.test_settling import end_nothing
 
@@ -28,6 +29,25 @@ def test_a_value_that_arrives_late_replaces_no_newer_one(net: Net) -> None:
         with pytest.raises(OutcomeUnknown):
             term.proclaim("old")
         net.proxy.restore()
+        term.proclaim("new")
+        late.deliver()
+        leader = net.direct.election("leader").leader()
+        assert leader is not None
+        assert leader.value == "new"
+
+
+def test_a_late_value_replaces_no_newer_one_after_a_refused_set_up(net: Net) -> None:
+    """dblock refuses the connection on which it would end the lost session, and does so later."""
+    undo: list[Callable[[], None]] = []
+    with net.new_locks(QUICK) as locks:
+        term = locks.election("leader", ttl=60).campaign()
+        refuse = partial(refuse_set_up, net.db.url, locks)
+        late = net.proxy.lose(Lose.TIMELINESS, VALUE, hook=lambda: undo.append(refuse()))
+        try:
+            with pytest.raises(OutcomeUnknown):
+                term.proclaim("old")
+        finally:
+            undo[0]()
         term.proclaim("new")
         late.deliver()
         leader = net.direct.election("leader").leader()

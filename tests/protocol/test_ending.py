@@ -15,7 +15,8 @@ from dblock.protocol import commands
 from dblock.protocol.exchange import Exchange
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.inspect import look
-from dblock.protocol.lease import Held
+from dblock.protocol.lease import Held, LeaseRequest
+from dblock.protocol.release import abandon
 from dblock.protocol.renew import Asked, RenewalFailed, renew_all
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Execute, Procedure, Reply, Step
@@ -78,3 +79,11 @@ def test_nothing_is_ended_where_nothing_was_lost() -> None:
         protocol = make()
         statement = next(protocol)
         assert protocol.throw(StatementError(Fault.DISCONNECTED, "behind a pooler")) == statement
+
+
+def test_an_abandoned_name_is_looked_at_however_long_the_waiter_took_to_leave() -> None:
+    exchange = Exchange(DIALECT, "report", 0.0, WITHIN, WITHIN, 0.0)
+    request = LeaseRequest("report", "token", "me", 30.0, tickets=["ticket"])
+    abandoning = abandon(exchange, request, [])
+    assert next(abandoning) == Execute(commands.Leave("report", "token", "ticket"))
+    assert abandoning.send(Reply(1, 0.0, 2 * WITHIN)) == Execute(commands.Look(("report",)))

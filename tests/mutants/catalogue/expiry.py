@@ -120,7 +120,7 @@ EXPIRY = (
         "a lost reply shortens no later grant's term",
         "Attempt._term",
         "Term(sent - max(0.0, self.request.ttl - remaining), self.request.ttl)",
-        "Term(self.deadline.start, self.request.ttl)",
+        "Term(self.exchange.start, self.request.ttl)",
         "tests/protocol/test_acquire.py::test_what_is_granted_is_believed_for_what_remained_of_it",
         dies_in="model renewed-by-hand: b.register#1!promote:1",
     ),

@@ -196,7 +196,7 @@ KEEPER = (
         "renewal-repeated-to-the-dead",
         "a renewal that cannot reach the server is told without another try",
         "retry.end_lost",
-        "if failure.fault in AWAY:\n    raise",
+        "if failure.fault in UNREACHED:\n    raise",
         "pass",
         f"{ENDING}::test_where_that_does_not_get_through_the_repetition_is_spent",
         beyond=reasons.COST,

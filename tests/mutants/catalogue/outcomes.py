@@ -61,7 +61,7 @@ OUTCOMES = (
         "no lock is reported that was not granted",
         "Attempt._once",
         "self._take_doubt(failure)",
-        "return False, Held(1, Term(self.deadline.now, self.request.ttl))",
+        "return False, Held(1, Term(self.exchange.now, self.request.ttl))",
         f"{SETTLING}::test_a_request_that_is_lost_is_repeated[postgresql-threads]",
         dies_in="sqlite guarded-late:",
     ),
@@ -82,6 +82,26 @@ OUTCOMES = (
         "raise attempt.timed_out",
         "tests/simulation/test_found.py::test_it_is_fixed",
         dies_in="sqlite read-only: b.grant#1!unanswered b.join#201!given-up:0.5",
+    ),
+    Mutant(
+        "a-refused-set-up-ends-no-session",
+        "no write arrives after one that was asked for later",
+        "release.end_session",
+        "if failure.fault in UNREACHED:",
+        "if failure.fault in UNREACHED - {Fault.SETUP}:",
+        "tests/faults/test_writing.py::"
+        "test_a_late_value_replaces_no_newer_one_after_a_refused_set_up[postgresql-threads]",
+        beyond="a connection that dblock itself refuses is not simulated",
+    ),
+    Mutant(
+        "a-refused-set-up-is-an-expiry",
+        "a holder is told why its lease is lost",
+        "RenewalFailed.away",
+        "UNREACHED | {Fault.REFUSED}",
+        "UNREACHED - {Fault.SETUP} | {Fault.REFUSED}",
+        f"{SETTLING}::test_a_lease_that_could_not_be_renewed_for_refused_set_ups_was_unreachable"
+        "[postgresql-threads]",
+        beyond=reasons.WHICH_ERROR,
     ),
     Mutant(
         "a-session-is-ended-without-time",
