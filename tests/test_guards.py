@@ -149,8 +149,9 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_command_with_an_unknown_name(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
-        main(["--tests-of", "Lease.rnew"])
-    assert "dblock has no 'Lease.rnew'. The nearest names: Lease.renew" in capsys.readouterr().err
+        main(["--tests-of", "HeldLease.rnew"])
+    said = capsys.readouterr().err
+    assert "dblock has no 'HeldLease.rnew'. The nearest names: HeldLease.renew" in said
 
 
 def test_every_mutant_is_found_by_its_place() -> None:
