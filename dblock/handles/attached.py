@@ -35,17 +35,16 @@ class AttachedLease(Lease):
         database, options = self._database, self._options
         if database.dialect.traits.one_writer:
             database.callers.refuse_as_writer(self.name, "attached")
-        token, owner = self._database.runtime.token(16), database.owner(options.label)
+        token, owner = database.runtime.token(16), database.owner(options.label)
         request = LeaseRequest(self.name, token, owner, options.plan.first)
-        start, patience = self._database.runtime.now(), database.timeouts.socket
-        exchange = database.exchange(self.name, wait=patience)
+        exchange = database.exchange(self.name, wait=database.timeouts.socket)
         taking = Taking(database, request)
         try:
             attaching = attach(exchange, self._from, request)
             held = database.run(attaching, orphaned=taking.orphaned)
-            self._keep(taking, held, start)
+            self._keep(taking, held, exchange.start)
         except BaseException as error:
             if not isinstance(error, DBLockError):  # e.g. KeyboardInterrupt: it may be attached
-                self._database.runtime.undo(error, partial(self._undo, taking))
+                database.runtime.undo(error, partial(self._undo, taking))
             raise
         return None

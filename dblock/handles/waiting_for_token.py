@@ -30,11 +30,11 @@ class WaitingLease(Silent, Lease):
 
     def hand_over(self, attempt: TokenAttempt) -> Held:
         database, hold = self._database, self._holds.get(ending=True)
-        request, patience = attempt.request, database.timeouts.socket
+        request = attempt.request
         try:
             self._end(hold, self.ttl)
             detached = Detached(self.name, hold.token, hold.lease.fence)
-            exchange = database.exchange(self.name, wait=patience)
+            exchange = database.exchange(self.name, wait=database.timeouts.socket)
             held = database.run(move(exchange, detached, request))
         except LockLost as loss:
             raise _lost_again(self.name) from loss

@@ -27,7 +27,7 @@ from .inspect import look_from
 from .lease import Held, LeaseRequest
 from .release import give_back
 from .renew import Asked, confirm
-from .retry import AWAY, PASSING, retry_after
+from .retry import AWAY, PASSING, UNREACHED, retry_after
 from .state import Granted, LockRow, Passed, Queued, QueuePosition, Renewal
 from .steps import Execute, Procedure, Reply
 from .term import MARGIN_SHARE, Term
@@ -35,7 +35,9 @@ from .term import MARGIN_SHARE, Term
 T = TypeVar("T")
 
 # The server did not execute the statement; another connection may.
-_NOT_EXECUTED = AWAY - {Fault.DISCONNECTED}
+_ELSEWHERE = AWAY - {Fault.DISCONNECTED}
+# No server executed the statement.
+_NOT_EXECUTED = UNREACHED - {Fault.DISCONNECTED}
 NOWHERE = QueuePosition(None, free=False)
 #: The outcome of a try: a hold, the ticket's position, or neither.
 Outcome = Granted | Queued | None
@@ -158,7 +160,7 @@ class Attempt:
                     reply = yield Execute(command)
                 except StatementError as failure:
                     reach, now = self.exchange.reach, self.exchange.now
-                    reply = yield from retry_after(failure, command, reach, now, _NOT_EXECUTED)
+                    reply = yield from retry_after(failure, command, reach, now, _ELSEWHERE)
             else:
                 reply = yield from ask()
         except StatementError as failure:
@@ -196,7 +198,7 @@ class Attempt:
 
     def send(self, command: Command[T]) -> Procedure[Reply[T]]:
         """Run a try on a connection of its own; retry only while the database is not reached."""
-        return self.exchange.ask(command, _NOT_EXECUTED)
+        return self.exchange.ask(command, _ELSEWHERE)
 
     def statement(self, ticket: str | None) -> Command[Outcome]:
         """Return the statement for the next try. An attempt with a ticket joins the queue if it has

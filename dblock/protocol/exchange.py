@@ -102,7 +102,7 @@ class Exchange:
     def read(self, command: Command[T]) -> Procedure[T]:
         """Execute a command that only reads, and return its answer; raise the error for a failure.
 
-        It serves people who look, whom a database that is away must not keep waiting. So it raises
+        Operators read with it, and a database that is away must not keep them waiting. So it raises
         each failure at once, except that an SQLite file is locked by a writer: then it retries for
         :attr:`.Timeouts.query` seconds from the start, as for any statement.
         """

@@ -30,10 +30,10 @@ class StatementError(Exception):
 
     ``timed_out`` says that the client stopped waiting. ``misconfigured`` says that no connection is
     possible until an operator changes the URL, the account or the server. ``kind`` is the class of
-    the error for the user, if dblock itself refused the connection. ``end`` is the
-    command that ends the lost session on the server, as in
-    :class:`~dblock.dialects.adapter.ServerSession`. ``now`` is the monotonic time at which the step
-    failed; the code that raises the error sets it, in most cases the driver.
+    the error for the user, if dblock itself refused the connection. ``end`` is the command that
+    ends the lost session on the server, as in :class:`~dblock.dialects.adapter.ServerSession`.
+    ``now`` is the monotonic time at which the step failed; the code that raises the error sets it,
+    in most cases the driver.
     """
 
     now: float = 0.0

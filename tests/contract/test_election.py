@@ -279,7 +279,7 @@ def test_a_term_is_held_once(election: Election) -> None:
     assert not hasattr(term, "acquire")
     assert not hasattr(term, "detach")  # its value belongs to this process
     with pytest.raises(TypeError, match="after"):
-        term.release(after=5)  # type: ignore[call-arg]
+        term.release(after=5)  # type: ignore[call-arg] # as untyped code may
     term.resign()
     calls: list[Callable[[], Any]]
     calls = [term.resign, term.check, lambda: term.proclaim(1), lambda: term.__enter__()]

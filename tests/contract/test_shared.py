@@ -233,7 +233,7 @@ def test_what_makes_no_sense_is_refused(locks: Locks) -> None:
         assert not isinstance(reader, Lease)
         assert not hasattr(reader, "detach")  # other readers may share the hold
         with pytest.raises(TypeError, match="release"):
-            reader.release(5)  # type: ignore[call-arg]
+            reader.release(5)  # type: ignore[call-arg] # as untyped code may
         assert reader.held
         with pytest.raises(ValueError, match="no detached hold"):
             locks.attach(f"{reader.token}.{reader.fence}.{NAME}")

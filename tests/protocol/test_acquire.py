@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tenacity import RetryCallState
 
-from dblock import OutcomeUnknown, RetryPolicy, Timeouts, Unavailable
+from dblock import OutcomeUnknown, RetryPolicy, SchemaMissing, Timeouts, Unavailable
 from dblock.dialects import PostgreSQL
 from dblock.protocol import commands
 from dblock.protocol.acquire import acquire
@@ -72,6 +72,27 @@ def test_a_name_that_becomes_free_while_it_is_joined_for_is_tried_for_in_the_sam
         assert counted == []
         step = acquiring.send(reply(rows))
     assert counted == [1]
+
+
+def test_a_join_that_was_never_sent_leaves_no_doubt_and_no_ticket() -> None:
+    waiter = Waiter(DIALECT, "report", "lease", 0.0, Caller(str, dict, str, {}))
+    request = LeaseRequest("report", "mine", "me", 30.0)
+    acquiring = reading(
+        DIALECT,
+        acquire(
+            Exchange(DIALECT, "report", 0.0, None, 1.0, 0.0),
+            request,
+            WaitOptions(RetryPolicy(), "report", lambda: waiter),
+        ),
+    )
+    assert isinstance(next(acquiring), Execute)
+    assert isinstance(acquiring.send(reply([])), WaitTurn)  # refused
+    step = acquiring.send(reply(FIRST_IN_LINE))
+    assert isinstance(step, Execute)
+    assert isinstance(step.command, commands.Join)
+    with pytest.raises(SchemaMissing):
+        acquiring.throw(StatementError(Fault.SETUP, "upgrade dblock", kind=SchemaMissing))
+    assert request.tickets == []
 
 
 def acquiring_once_lost(

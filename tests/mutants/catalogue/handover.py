@@ -135,7 +135,7 @@ HANDOVER = (
         "an-interrupted-attach-is-kept",
         "an interrupted attach leaves no lock behind",
         "AttachedLease._try_within",
-        "self._database.runtime.undo(error, partial(self._undo, taking))",
+        "database.runtime.undo(error, partial(self._undo, taking))",
         "pass",
         "tests/processes/test_interrupts.py::test_attach[postgresql]",
     ),
