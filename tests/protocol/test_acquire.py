@@ -18,7 +18,7 @@ from dblock.protocol.exchange import Exchange
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, LeaseRequest, Refused
 from dblock.protocol.state import Renewal
-from dblock.protocol.steps import Execute, Sleep, Step, WaitTurn
+from dblock.protocol.steps import Disown, Execute, Sleep, Step, WaitTurn
 from dblock.protocol.term import Term
 from dblock.protocol.waiters import Caller, Waiter
 from dblock.protocol.waiting import WaitOptions
@@ -93,6 +93,50 @@ def test_a_join_that_was_never_sent_leaves_no_doubt_and_no_ticket() -> None:
     with pytest.raises(SchemaMissing):
         acquiring.throw(StatementError(Fault.SETUP, "upgrade dblock", kind=SchemaMissing))
     assert request.tickets == []
+
+
+def away(now: float) -> StatementError:
+    failure = StatementError(Fault.UNREACHABLE, "it starts up")
+    failure.now = now
+    return failure
+
+
+@pytest.mark.parametrize(
+    ("matched", "error"),
+    [([1], Unavailable), ([0, 1], Unavailable), ([], OutcomeUnknown)],
+    ids=["has left", "was passed the name", "cannot leave"],
+)
+def test_a_waiter_whose_time_is_over_while_the_database_is_away_leaves_the_queue(
+    matched: list[int], error: type[Exception]
+) -> None:
+    """It is told Unavailable only if no release can pass the name on to it any more."""
+    waiter = Waiter(DIALECT, "report", "lease", 0.0, Caller(str, dict, str, {}))
+    request = LeaseRequest("report", "mine", "me", 30.0)
+    acquiring = reading(
+        DIALECT,
+        acquire(
+            Exchange(DIALECT, "report", 0.0, 1.0, 1.0, 0.0),
+            request,
+            WaitOptions(RetryPolicy(), "report", lambda: waiter),
+        ),
+    )
+    next(acquiring)
+    acquiring.send(reply([]))  # refused
+    acquiring.send(reply(FIRST_IN_LINE))
+    soon_over = ("report", 2, "another's", "another", THEN, THEN, 0.5, None)
+    acquiring.send(reply([(*NOT_GRANTED, *soon_over, 0, False, 500.0)]))  # joined
+    acquiring.send(reply(FIRST_IN_LINE))
+    look = acquiring.send(Rows([], 0, 0.5, 0.5))  # no notification came
+    assert look == Execute(commands.LookQueued("report", "mine", request.tickets[-1]))
+    left = acquiring.throw(away(1.0))
+    assert left == Execute(commands.Leave("report", "mine", request.tickets[-1]))
+    if not matched:
+        assert acquiring.throw(away(2.1)) == Disown(tuple(request.tickets))
+    for number in matched[:-1]:
+        acquiring.send(Rows([], number, 1.1, 1.1))
+    with pytest.raises(error):
+        acquiring.send(Rows([], matched[-1] if matched else 0, 1.2, 1.2))
+    assert bool(request.tickets) is (error is OutcomeUnknown)
 
 
 def acquiring_once_lost(

@@ -96,11 +96,14 @@ class Cell:
     left: bool = False
     #: What of a waiter may be there as well, or may not.
     perhaps: tuple[str, ...] = ()
+    #: Another way the whole may go, where what is told decides what may be found.
+    instead: Cell | None = None
 
     def __str__(self) -> str:
         text = f"{' or '.join(self.told)}; {' or '.join(self.found)}"
         text += "".join(f", perhaps {what}" for what in self.perhaps)
-        return f"{text}; the session is left" if self.left else text
+        text += "; the session is left" * self.left
+        return text if self.instead is None else f"{text}, or: {self.instead}"
 
 
 @dataclass(frozen=True, slots=True)

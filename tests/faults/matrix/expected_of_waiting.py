@@ -32,6 +32,8 @@ UNKNOWN = Cell(("Unavailable", "OutcomeUnknown"), ("another's",), perhaps=(IN_QU
 IN_VAIN = Cell(("refused", "Unavailable"), ("another's",), perhaps=(IN_QUEUE, ITS_ROW))
 # In the queue, or passed the name, for all it knows.
 PERHAPS_CALLED = replace(IN_VAIN, told=("refused", "OutcomeUnknown"))
+# The database came back once the waiter's time was over, and the waiter could leave the queue.
+LEFT = Cell(("Unavailable",), ("another's",), perhaps=(ITS_ROW,))
 # Once it is seen the name is released, to one who may know of nothing when the server is frozen.
 RELEASED = replace(UNKNOWN, found=("another's", "free", "free within the TTL"))
 LATE = Cell(("acquired",), ("held, fence 2", "free within the TTL"), perhaps=(ITS_ROW,))
@@ -74,7 +76,7 @@ WAITING_ROWS = (
             "look in the queue",
             REFUSED,
             stopped=PERHAPS_CALLED,
-            restarted=PERHAPS_CALLED,
+            restarted=replace(PERHAPS_CALLED, instead=LEFT),
         ),
     ),
     on(

@@ -70,6 +70,8 @@ class Outcome:
     left: tuple[str, ...]
 
     def fits(self, cell: Cell) -> bool:
+        if cell.instead is not None and self.fits(cell.instead):
+            return True
         if self.told not in cell.told or bool(self.left) != cell.left:
             return False
         found = self.found
