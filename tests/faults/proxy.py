@@ -8,6 +8,8 @@ say. Requests are recorded, one entry a flight: all that the client sends before
 from __future__ import annotations
 
 import contextlib
+import errno
+import itertools
 import socket
 import struct
 import threading
@@ -20,6 +22,11 @@ from typing import Self
 from sqlalchemy import make_url
 
 from tests.patience import SECONDS as SECONDS
+
+# The ports from which proxies reach servers, one after the other. A system gives its clients other
+# ones by itself, above these, so no other session of a server gets a port that was a proxy's.
+_PORTS = itertools.cycle(range(16384, 32768))
+_TAKEN = errno.EADDRINUSE, errno.EADDRNOTAVAIL
 
 
 class Lose(Enum):
@@ -135,7 +142,7 @@ class Proxy:
             try:
                 if self._refusing:
                     raise ConnectionRefusedError
-                server = socket.create_connection(upstream)
+                server = connect(upstream)
             except OSError:
                 reset(client)
                 continue
@@ -246,6 +253,16 @@ class Link:
             for number in range(len(reply)):
                 self._client.sendall(reply[number : number + 1])
                 time.sleep(self._proxy.trickle)
+
+
+def connect(upstream: tuple[str, int]) -> socket.socket:
+    """Connect from the next port that is free."""
+    while True:
+        try:
+            return socket.create_connection(upstream, source_address=("", next(_PORTS)))
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
 
 
 def received(side: socket.socket) -> Iterator[bytes]:
