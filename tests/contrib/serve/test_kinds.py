@@ -35,7 +35,7 @@ def test_waiting_for_a_slot(client: Client, service: Service, name: str, threads
     slot = client.put(name, first, slots=1).json()["name"]
     waiter = service.client()
     waiting = threads.start(lambda: waiter.put(name, second, wait=60, slots=1))
-    eventually(lambda: client.show(name).json()["waiters"] != [] or waiting.done())
+    eventually(lambda: client.show(slot).json()["waiters"] != [])
     client.delete(slot, first)
     answer = waiting.result()
     assert (answer.status_code, answer.json()["name"]) == (201, slot)
