@@ -80,21 +80,29 @@ class Chaos(Role):
             if wild and chance.random() < 0.7:  # too long for the lease, if nobody renews it
                 paused = chance.uniform(1.05, 1.8) * ttl
                 time.sleep(paused)
-                if not renewing and chance.random() < 0.7:
-                    self._write(hold, wild=True, late=paused)
+                if (
+                    not renewing
+                    and chance.random() < 0.7
+                    and not self._write(hold, wild=True, late=paused)
+                ):
+                    break
             else:
                 time.sleep(chance.uniform(0, 0.01) * ttl)
             hold.look()
             if chance.random() < 0.2:
                 hold.renew()
-            if chance.random() < 0.8:
-                self._write(hold, wild=wild)
+            if chance.random() < 0.8 and not self._write(hold, wild=wild):
+                break
         self._end(hold, wild=wild, renewing=renewing)
 
     # --- the operations ----------------------------------------------------------------------
 
-    def _write(self, hold: HeldLease, *, wild: bool, late: float = 0.0) -> None:
-        """Write under the guard; ``late`` as a holder that does not know how long it has slept."""
+    def _write(self, hold: HeldLease, *, wild: bool, late: float = 0.0) -> bool:
+        """Write under the guard; ``late`` as a holder that does not know how long it has slept.
+
+        Return whether the outcome is known. If not, the server may commit it yet, and no guard
+        keeps it apart from the holder's own next write: the next grant does.
+        """
         chance, guarded = self._chance, self._plan.guarded
 
         def write(session: Session, id: str, commit: Callable[[], None]) -> None:
@@ -108,10 +116,11 @@ class Chaos(Role):
                 if chance.random() < 0.5:
                     commit()
 
-        self._transact(hold.begin("write", guarded=guarded, late=late), write)
+        return self._transact(hold.begin("write", guarded=guarded, late=late), write)
 
-    def _transact(self, operation: Operation, write: Write) -> None:
-        """Write in a transaction, which is committed in the end if it is not yet."""
+    def _transact(self, operation: Operation, write: Write) -> bool:
+        """Write in a transaction, which is committed in the end if it is not yet; return whether
+        the outcome is known."""
         committing = False
 
         def commit() -> None:
@@ -128,10 +137,12 @@ class Chaos(Role):
         except FAILURES as error:
             undone = not committing or is_undone(error)
             operation.tell("failed" if undone else "unknown", **said(error))
+            return undone
         except Exception:
             operation.tell("error", error=traceback.format_exc())
-        else:
-            operation.tell("ok")
+            return False
+        operation.tell("ok")
+        return True
 
     def _end(self, hold: HeldLease, *, wild: bool, renewing: bool) -> None:
         draw = self._chance.random()

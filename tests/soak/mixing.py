@@ -59,7 +59,7 @@ class Mixed(Chaos):
             return
         until = time.monotonic() + chance.uniform(0, 0.3) * ttl
         while term.look() and time.monotonic() < until:
-            if chance.random() < 0.3:
-                self._write(term, wild=False)
+            if chance.random() < 0.3 and not self._write(term, wild=False):
+                break
             time.sleep(chance.uniform(0, 0.05) * ttl)
         term.release()
