@@ -96,11 +96,14 @@ def parse(line: str | bytes) -> Event:
 
 
 def read(directory: Path) -> list[Event]:
-    """The events of all processes; those of one process in the order of its file."""
+    """The events of all processes; those of one process in the order of its file.
+
+    A process that was killed while it wrote may have left a part of its last line.
+    """
     events = [
         parse(line)
         for path in sorted(directory.glob("*.jsonl"))
-        for line in path.read_bytes().splitlines()
+        for line in path.read_bytes().rpartition(b"\n")[0].splitlines()
     ]
     return sorted(events, key=lambda event: event.at)
 

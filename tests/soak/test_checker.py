@@ -284,3 +284,14 @@ def test_files(tmp_path: Path) -> None:
         ("fault", "ok"): 1,
         ("fault", "failed"): 1,
     }
+
+
+def test_a_process_that_was_killed_while_it_wrote(tmp_path: Path) -> None:
+    """A part of its last line is left: what it had begun has no outcome."""
+    recorder = Recorder(tmp_path, "worker")
+    operation = recorder.begin("write", name="a")
+    operation.tell("ok")
+    recorder.close()
+    file = tmp_path / "worker.jsonl"
+    file.write_bytes(file.read_bytes()[:-9])
+    assert [event.step for event in read(tmp_path)] == ["sent"]
