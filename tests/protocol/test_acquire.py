@@ -30,6 +30,7 @@ FREE = ("report", 1, None, None, THEN, THEN, -1.0, None)
 TAKEN = ("report", 2, "another's", "another", THEN, THEN, 30.0, None)
 NOT_GRANTED = (None, None, None)
 END = commands.EndSession(1, "the lost session")
+ENDLESS = RetryPolicy()
 SLEPT = Rows([], 0, 0.1, 0.1)
 #: What becomes of a lost session.
 GONE, THERE, STILL_THERE = Rows([], 0, 0, 0), Rows([(True,)], 1, 0, 0), Rows([(True,)], 1, 2, 2)
@@ -40,6 +41,17 @@ def reply(rows: Sequence[Sequence[Any]]) -> Rows:
     return Rows(rows, len(rows), 0.0, 0.0, "server")
 
 
+def acquiring_within(
+    wait: float | None, timeout: float = 1.0, policy: RetryPolicy = ENDLESS
+) -> tuple[Generator[Step, Rows, Held | Refused], LeaseRequest]:
+    """One that is about to ask for a name, and its request."""
+    waiter = Waiter(DIALECT, "report", "lease", 0.0, Caller(str, dict, str, {}))
+    request = LeaseRequest("report", "mine", "me", 30.0)
+    exchange = Exchange(DIALECT, "report", 0.0, wait, timeout, 0.0)
+    options = WaitOptions(policy, "report", lambda: waiter)
+    return reading(DIALECT, acquire(exchange, request, options)), request
+
+
 def test_a_name_that_becomes_free_while_it_is_joined_for_is_tried_for_in_the_same_try() -> None:
     counted: list[int] = []
 
@@ -47,17 +59,7 @@ def test_a_name_that_becomes_free_while_it_is_joined_for_is_tried_for_in_the_sam
         counted.append(state.attempt_number)
         return False
 
-    waiter = Waiter(DIALECT, "report", "lease", 0.0, Caller(str, dict, str, {}))
-    request = LeaseRequest("report", "mine", "me", 30.0)
-    policy = RetryPolicy(stop=stop)
-    acquiring = reading(
-        DIALECT,
-        acquire(
-            Exchange(DIALECT, "report", 0.0, None, 1.0, 0.0),
-            request,
-            WaitOptions(policy, "report", lambda: waiter),
-        ),
-    )
+    acquiring, _ = acquiring_within(None, policy=RetryPolicy(stop=stop))
     said: list[tuple[type[object], Sequence[Sequence[Any]]]] = [
         (Execute, []),  # refused
         (WaitTurn, FIRST_IN_LINE),
@@ -75,16 +77,7 @@ def test_a_name_that_becomes_free_while_it_is_joined_for_is_tried_for_in_the_sam
 
 
 def test_a_join_that_was_never_sent_leaves_no_doubt_and_no_ticket() -> None:
-    waiter = Waiter(DIALECT, "report", "lease", 0.0, Caller(str, dict, str, {}))
-    request = LeaseRequest("report", "mine", "me", 30.0)
-    acquiring = reading(
-        DIALECT,
-        acquire(
-            Exchange(DIALECT, "report", 0.0, None, 1.0, 0.0),
-            request,
-            WaitOptions(RetryPolicy(), "report", lambda: waiter),
-        ),
-    )
+    acquiring, request = acquiring_within(None)
     assert isinstance(next(acquiring), Execute)
     assert isinstance(acquiring.send(reply([])), WaitTurn)  # refused
     step = acquiring.send(reply(FIRST_IN_LINE))
@@ -110,16 +103,7 @@ def test_a_waiter_whose_time_is_over_while_the_database_is_away_leaves_the_queue
     matched: list[int], error: type[Exception]
 ) -> None:
     """It is told Unavailable only if no release can pass the name on to it any more."""
-    waiter = Waiter(DIALECT, "report", "lease", 0.0, Caller(str, dict, str, {}))
-    request = LeaseRequest("report", "mine", "me", 30.0)
-    acquiring = reading(
-        DIALECT,
-        acquire(
-            Exchange(DIALECT, "report", 0.0, 1.0, 1.0, 0.0),
-            request,
-            WaitOptions(RetryPolicy(), "report", lambda: waiter),
-        ),
-    )
+    acquiring, request = acquiring_within(1.0)
     next(acquiring)
     acquiring.send(reply([]))  # refused
     acquiring.send(reply(FIRST_IN_LINE))
@@ -143,16 +127,7 @@ def acquiring_once_lost(
     end: commands.EndSession | None, *ended: Rows
 ) -> Generator[Step, Rows, Held | Refused]:
     """One whose first reply was lost, and who has looked and waits since."""
-    waiter = Waiter(DIALECT, "report", "lease", 0.0, Caller(str, dict, str, {}))
-    request = LeaseRequest("report", "mine", "me", 30.0)
-    acquiring = reading(
-        DIALECT,
-        acquire(
-            Exchange(DIALECT, "report", 0.0, None, 0.0, 0.0),
-            request,
-            WaitOptions(RetryPolicy(), "report", lambda: waiter),
-        ),
-    )
+    acquiring, _ = acquiring_within(None, 0.0)
     assert isinstance(next(acquiring), Execute)
     step: object = acquiring.throw(StatementError(Fault.DISCONNECTED, "lost", end=end))
     for number, answer in enumerate(ended):
