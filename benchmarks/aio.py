@@ -26,7 +26,7 @@ from .pairs import KINDS
 from .raw import OWNER, TOKEN
 from .site import Site
 
-DRIVERS = {"postgresql": "postgresql+psycopg", "mariadb": "mysql+asyncmy"}
+DRIVERS = {"postgresql": "postgresql+psycopg", "mariadb": "mysql+asyncmy", "mysql": "mysql+asyncmy"}
 DRIVERS["sqlite"] = "sqlite+aiosqlite"
 AWAIT, THREAD, RAW = "dblock, await", "dblock, a thread", "raw, dblock's statements, await"
 
@@ -152,4 +152,4 @@ def sender(cursor: Any) -> Send:
     return send
 
 
-SENDERS = {"postgresql": psycopg, "mariadb": asyncmy, "sqlite": aiosqlite}
+SENDERS = {"postgresql": psycopg, "mariadb": asyncmy, "mysql": asyncmy, "sqlite": aiosqlite}

@@ -30,11 +30,15 @@ TARGETS = (
 
 def run_drain(site: Site, effort: Effort) -> Iterator[Figure]:
     """From the release until the last of them has had the lock and given it back."""
-    for scenario, waiters, names in (
-        (BLOCKED, effort.many, [*peers.LIBRARIES, peers.BARE_QUEUE, peers.FOR_UPDATE]),
-        (CROWD, effort.crowd, [peers.LEASE, peers.ADVISORY, peers.BARE_QUEUE]),
+    innodb = [peers.LEASE, peers.USER_LOCK, peers.FOR_UPDATE]
+    postgresql = [*peers.LIBRARIES, peers.BARE_QUEUE, peers.FOR_UPDATE]
+    for scenario, waiters, names, kind in (
+        (BLOCKED, effort.many, postgresql, "postgresql"),
+        (CROWD, effort.crowd, [peers.LEASE, peers.ADVISORY, peers.BARE_QUEUE], "postgresql"),
+        (f"{BLOCKED}, mariadb", effort.many, innodb, "mariadb"),
+        (f"{BLOCKED}, mysql", effort.many, innodb, "mysql"),
     ):
-        contenders = peers.entries(site, names)
+        contenders = peers.entries(site, names, kind)
         sheet = Sheet(DRAIN, scenario)
         with crew(waiters + 1) as workers:
             for _ in range(effort.loops):

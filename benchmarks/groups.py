@@ -9,6 +9,7 @@ from . import (
     counters,
     drain,
     loops,
+    majority,
     observing,
     pairs,
     rising,
@@ -18,6 +19,7 @@ from . import (
     start_up,
     steady,
     tries,
+    turn,
     waiting,
 )
 from .figures import Effort, Figure
@@ -29,6 +31,7 @@ GROUPS: dict[str, Callable[[Site, Effort], Iterator[Figure]]] = {
     loops.DISTINCT: loops.run_distinct,
     loops.ONE: loops.run_one,
     loops.SLOTS: loops.run_slots,
+    turn.GROUP: turn.run,
     drain.DRAIN: drain.run_drain,
     drain.DEAD: drain.run_dead,
     waiting.GROUP: waiting.run,
@@ -39,6 +42,7 @@ GROUPS: dict[str, Callable[[Site, Effort], Iterator[Figure]]] = {
     tries.GROUP: tries.run,
     snapshot.GROUP: snapshot.run,
     scale.GROUP: scale.run,
+    majority.GROUP: majority.run,
     start_up.GROUP: start_up.run,
     service.GROUP: service.run,
 }
@@ -58,6 +62,7 @@ TARGETS = tuple(
         tries,
         snapshot,
         scale,
+        majority,
         start_up,
         service,
     )

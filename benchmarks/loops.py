@@ -20,6 +20,7 @@ MANY = {"few": "8 processes", "many": "32 processes"}
 WAITED_FOR = {
     "postgresql": (*peers.LIBRARIES, peers.BARE_QUEUE, peers.ROW, peers.FOR_UPDATE),
     "mariadb": (peers.LEASE, peers.USER_LOCK, peers.ROW, peers.FOR_UPDATE),
+    "mysql": (peers.LEASE, peers.USER_LOCK, peers.ROW, peers.FOR_UPDATE),
     "sqlite": (peers.LEASE, peers.ROW, peers.FOR_UPDATE),
 }
 OTHERS = tuple(WAITED_FOR)[1:]

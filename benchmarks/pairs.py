@@ -16,7 +16,7 @@ from .site import Site
 from .transactions import DBLOCK, UPDATE
 
 GROUP = "pairs"
-KINDS = ("postgresql", "mariadb", "sqlite")
+KINDS = ("postgresql", "mariadb", "mysql", "sqlite")
 
 HANDED_OVER = "dblock lease, handed over"
 TRY_ADVISORY = "raw pg_try_advisory_lock"
@@ -30,6 +30,7 @@ ALONE = {
         *peers.LIBRARIES[1:],
     ),
     "mariadb": (peers.LEASE, peers.INSERT_DELETE, peers.STATEMENTS),
+    "mysql": (peers.LEASE, peers.INSERT_DELETE, peers.STATEMENTS),
     "sqlite": (peers.LEASE, peers.INSERT_DELETE, peers.STATEMENTS),
 }
 
@@ -38,6 +39,7 @@ TARGETS = (
     Target(GROUP, "lease, postgresql", TOTAL, peers.LEASE, 0.7, peers.REDIS_PY_AOF),
     Target(GROUP, "lease, postgresql", TOTAL, peers.VOLATILE_LEASE, 1.3, peers.REDIS_PY),
     Target(GROUP, "lease, mariadb", TOTAL, peers.LEASE, 1.4, peers.INSERT_DELETE),
+    Target(GROUP, "lease, mysql", TOTAL, peers.LEASE, 1.2, peers.INSERT_DELETE),
     Target(GROUP, "lease, sqlite", TOTAL, peers.LEASE, 3.0, peers.INSERT_DELETE),
     *(
         Target(GROUP, f"row lock, {kind}", TOTAL, peers.ROW, 1.25, peers.FOR_UPDATE)

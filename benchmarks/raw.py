@@ -123,6 +123,9 @@ class SameStatements(RawClient):
         self.cursor.execute(query.sql, query.params)
         if self.cursor.description:
             self.cursor.fetchall()
+        while self.kind == "mysql" and self.cursor.nextset():  # of a packet of several statements
+            if self.cursor.description:
+                self.cursor.fetchall()
 
 
 class ForUpdate(RawClient):

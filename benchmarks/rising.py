@@ -26,6 +26,7 @@ def run(site: Site, effort: Effort) -> Iterator[Figure]:
         LEASE: peers.entries(site, [peers.LEASE]),
         VOLATILE: peers.entries(site, [peers.VOLATILE_LEASE]),
         "dblock lease, MariaDB": peers.entries(site, [peers.LEASE], "mariadb"),
+        "dblock lease, MySQL": peers.entries(site, [peers.LEASE], "mysql"),
     }
     crowds = [1 << power for power in range(effort.many.bit_length())]
     sheet = Sheet(GROUP, SCENARIO)

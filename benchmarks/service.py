@@ -5,7 +5,6 @@ The load is wrk's: a client in Python would be the slower side.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -20,6 +19,7 @@ from tests.contrib.serve.process import Service
 from tests.servers import ServerMissing
 
 from .figures import Effort, Figure, Sheet, Target
+from .gauges import cpu
 from .site import Site
 
 GROUP, SCENARIO = "service", "take and release by HTTP, 96 names, postgresql"
@@ -85,7 +85,7 @@ def run(site: Site, effort: Effort) -> Iterator[Figure]:
 
 
 def _load(address: str, pid: int, seconds: float, *arguments: str) -> Load:
-    before, began = _cpu(pid), monotonic()
+    before, began = cpu(pid), monotonic()
     many = str(CONNECTIONS)
     command = ("wrk", "-t", many, "-c", many, "-d", f"{max(1, round(seconds))}s", "-s", str(_PAIRS))
     done = subprocess.run(
@@ -94,19 +94,14 @@ def _load(address: str, pid: int, seconds: float, *arguments: str) -> Load:
         text=True,
         check=True,
     )
-    took, cpu = monotonic() - began, _cpu(pid) - before
+    took, spent = monotonic() - began, cpu(pid) - before
     found = _DONE.search(done.stdout)
     if found is None:
         raise RuntimeError(f"wrk says: {done.stdout}")
     requests, wrong, p50, p99 = map(int, found.groups())
     if wrong:
         raise RuntimeError(f"{wrong} of {requests} requests got another answer")
-    return Load(requests / took, cpu / requests, p50 / 1e6, p99 / 1e6)
-
-
-def _cpu(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return Load(requests / took, spent / requests, p50 / 1e6, p99 / 1e6)
 
 
 @contextmanager

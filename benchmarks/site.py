@@ -13,7 +13,7 @@ from typing import Self
 from sqlalchemy import make_url
 
 from dblock.schema import upgrade
-from tests.servers import MariaDB, OwnServer, PostgreSQL, ServerMissing
+from tests.servers import MariaDB, MySQL, OwnServer, PostgreSQL, ServerMissing
 
 from .raw import create_tables
 from .servers import Redis, ZooKeeper
@@ -21,6 +21,7 @@ from .servers import Redis, ZooKeeper
 _SERVERS: dict[str, Callable[[], OwnServer]] = {
     "postgresql": lambda: PostgreSQL(durable=True),
     "mariadb": lambda: MariaDB(durable=True),
+    "mysql": lambda: MySQL(durable=True),
     "redis": Redis,
     "redis-aof": lambda: Redis(durable=True),
     "zookeeper": ZooKeeper,

@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from .policy import Attempt, RetryPolicy, Timeouts
     from .protocol.schedule import Danger
     from .protocol.state import Pruned
+    from .quorum.lease import QuorumLease
+    from .quorum.members import MemberStatus
+    from .quorum.quorum import Quorum
 
 __version__ = "0.1.0"
 
@@ -79,6 +82,7 @@ __all__ = [
     "LockLost",
     "LockState",
     "Locks",
+    "MemberStatus",
     "Misconfigured",
     "MultiLock",
     "NotAcquired",
@@ -89,6 +93,8 @@ __all__ = [
     "OutcomeUnknown",
     "Pruned",
     "QueryTimeout",
+    "Quorum",
+    "QuorumLease",
     "Rate",
     "RateLimited",
     "RetryPolicy",
@@ -126,10 +132,13 @@ _HOMES = {
     "Lease": "handles.lease",
     "LockState": "lock_state",
     "Locks": "locks",
+    "MemberStatus": "quorum.members",
     "MultiLock": "handles.multi",
     "Observation": "handles.election",
     "Once": "handles.once",
     "Pruned": "protocol.state",
+    "Quorum": "quorum.quorum",
+    "QuorumLease": "quorum.lease",
     "Rate": "handles.rate",
     "RetryPolicy": "policy",
     "RowLock": "handles.row",

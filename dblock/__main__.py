@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -21,6 +22,7 @@ from .cli.output import complain, fill_closed
 from .cli.pause import pause
 from .cli.prune import prune
 from .cli.rate import rate
+from .cli.rejoin import rejoin
 from .cli.run_command import run
 from .cli.runs import runs
 from .cli.schema import downgrade, upgrade
@@ -76,16 +78,21 @@ class App(Commands):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Accept the options of the database before the command too."""
-        early = 0
-        while early < len(args):
-            option, has_value, _ = args[early].partition("=")
+        at, early = 0, []
+        while at < len(args):
+            option, has_value, _ = args[at].partition("=")
             if option not in DATABASE:
                 break
-            early += 2 if DATABASE[option] and not has_value else 1
-        if early >= len(args) or args[early].startswith("-"):  # --help, or no command
-            args = args[early:]
-        else:  # put them first: the command's own options, which come later, override them
-            args = [args[early], *args[:early], *args[early + 1 :]]
+            words = 2 if DATABASE[option] and not has_value else 1
+            early.append((option, args[at : at + words]))
+            at += words
+        if at >= len(args) or args[at].startswith("-"):  # --help, or no command
+            args = args[at:]
+        else:  # the command's own options override them
+            own = args[at + 1 :]
+            given = {word.partition("=")[0] for word in takewhile("--".__ne__, own)}
+            first = [word for option, words in early if option not in given for word in words]
+            args = [args[at], *first, *own]
         return super().parse_args(ctx, args)
 
 
@@ -115,6 +122,7 @@ for command in (
     prune,
     pause,
     doctor,
+    rejoin,
     metrics,
     serve,
     token,

@@ -9,13 +9,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import BigInteger, Column, MetaData, PrimaryKeyConstraint, Table
 
 from .arguments import check_fence, check_flag, check_identifier, check_name
-from .dialects import ADAPTERS
+from .dialects import ADAPTERS, meet
 from .errors import DBLockError, SchemaMissing, StaleFence, Unsupported
 from .io.runtime import Runtime
 from .io.sqlalchemy_transaction import backend_of, borrow
@@ -34,8 +35,8 @@ __all__ = ["gate", "table"]
 _NAME = "dblock_fence"
 _RUNTIME = Runtime()
 
-# The sources of transactions whose servers dblock has recognised as real ones.
-_recognised: WeakSet[object] = WeakSet()
+# The sources of transactions whose servers dblock has recognised as real ones, and what they are.
+_recognised: WeakKeyDictionary[object, str | None] = WeakKeyDictionary()
 
 
 class DjangoConnection(Protocol):
@@ -88,13 +89,15 @@ def gate(
     rolled back, the gate has its old fence again.
 
     ``connection`` is an SQLAlchemy Connection, Session or scoped_session, or one of Django's
-    connections in ``transaction.atomic()``, on PostgreSQL, MariaDB or SQLite. ``table`` is the
-    result of :func:`table`, if you use another name or schema than the default. ``trust_server`` is
-    as for :class:`dblock.Locks`. One round trip, after the first.
+    connections in ``transaction.atomic()``, on PostgreSQL, MySQL, MariaDB or SQLite. ``table`` is
+    the result of :func:`table`, if you use another name or schema than the default.
+    ``trust_server`` is as for :class:`dblock.Locks`. After the first call it takes one round trip,
+    on MySQL two.
 
     Under a stricter isolation level you get Conflict if the gate's row has changed since the
     transaction's snapshot, and DeadlockDetected after a deadlock: run the whole transaction again.
-    A wait lasts at most as long as your session's lock timeout; then you get Unavailable.
+    A wait lasts at most as long as your session's lock timeout; then you get Unavailable, or
+    DeadlockDetected if the server undoes the whole transaction (innodb_rollback_on_timeout).
     """
     pass_through(connection, name, fence, table, trust_server, ADAPTERS)
 
@@ -121,8 +124,10 @@ def pass_through(
     place = ".".join(dialect.quote(part) for part in parts if part)
     query = dialect.query(Gate(place, name, fence))
     try:
-        newest = transaction.execute(query).answer
+        newest = transaction.execute_all(query).answer
     except StatementError as failure:
+        if failure.fault is Fault.BUSY and _was_undone(dialect, transaction):
+            failure.fault = Fault.DEADLOCK  # to the user it is the same: the transaction is gone
         raise _explained(dialect, failure, name, place) from failure.__cause__
     if newest > fence:
         raise StaleFence(
@@ -145,10 +150,20 @@ def _borrow(
     timeouts = Timeouts()
     dialect = kind(None, "dblock_", timeouts, adapter(timeouts, trust_server))
     transaction = borrow(on, dialect, _RUNTIME)
-    if not trust_server and transaction.source not in _recognised:
+    if trust_server or transaction.source not in _recognised:
         transaction.recognise()
-        _recognised.add(transaction.source)
+    if trust_server:
+        return dialect, transaction
+    dialect.adapter.reached = _recognised.setdefault(transaction.source, dialect.adapter.reached)
+    meet(dialect)
     return dialect, transaction
+
+
+def _was_undone(dialect: Dialect, transaction: Borrowed) -> bool:
+    """Return whether the server has undone the transaction, because a wait in it was too long."""
+    with suppress(StatementError):
+        return dialect.adapter.undoes_all(lambda query: transaction.execute(query).answer)
+    return False
 
 
 def _explained(dialect: Dialect, failure: StatementError, name: str, place: str) -> DBLockError:

@@ -53,9 +53,10 @@ class RowLockState(NamedTuple):
     """The transaction that has locked a name's row.
 
     ``holder`` says whose transaction it is, for people. ``session`` is the session's number,
-    ``since`` is the start of the transaction, and ``statement`` is its last statement. They are
-    None if the database does not show them to this role. ``replicating`` is True if the server has
-    committed the transaction, and waits for a synchronous standby before it says so.
+    ``since`` is the start of the transaction, and ``statement`` is its last statement, on MySQL
+    without the values in it. They are None if the database does not show them to this role.
+    ``replicating`` is True if the server has committed the transaction, and waits for a synchronous
+    standby before it says so.
     """
 
     holder: str

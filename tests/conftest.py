@@ -34,7 +34,7 @@ from tests.servers import (
     shared_mysql,
     shared_postgresql,
 )
-from tests.servers.hostile import HostileMariaDB, HostilePostgreSQL, as_role
+from tests.servers.hostile import HostileMariaDB, HostileMySQL, HostilePostgreSQL, as_role
 from tests.servers.mariadb import LoneNode
 from tests.support import Threads, examples
 
@@ -51,13 +51,19 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 settings.register_profile("any machine", deadline=None, max_examples=examples(100))
 settings.load_profile("any machine")
 
-KINDS = ("postgresql", "mariadb", "sqlite")
-HOSTILE = ("hostile postgresql", "hostile mariadb")
+KINDS = ("postgresql", "mariadb", "mysql", "sqlite")
+SERVERS = tuple(kind for kind in KINDS if kind != "sqlite")
+HOSTILE = ("hostile postgresql", "hostile mariadb", "hostile mysql")
 NODE = "lone node"
 #: Drivers of users' transactions that are not those of dblock's own connections, by kind.
 BORROWED = {
-    "threads": ("postgresql+psycopg2", "mariadb+mysqldb"),
-    "asyncio": ("postgresql+asyncpg", "mariadb+aiomysql"),
+    "threads": (
+        "postgresql+psycopg2",
+        "mariadb+mysqldb",
+        "mysql+mysqldb",
+        "mysql+mysqlconnector",
+    ),
+    "asyncio": ("postgresql+asyncpg", "mariadb+aiomysql", "mysql+aiomysql"),
 }
 
 S = TypeVar("S", bound=Server)
@@ -138,6 +144,12 @@ def hostile_mariadb() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
+def hostile_mysql() -> Iterator[Server]:
+    with find_or_skip(HostileMySQL) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def lone_node() -> Iterator[Server]:
     with find_or_skip(LoneNode) as server:
         yield server
@@ -178,7 +190,7 @@ class Migrated:
         self._file: Path | None = None
 
     def template(self, server: Server) -> str:
-        """The name of the migrated template database on a PostgreSQL server."""
+        """The name of the migrated template database on a server."""
         if server not in self._templates:
             name = new_name()
             server.create_database(name)
@@ -238,11 +250,11 @@ class NewDatabase:
     def __call__(
         self, kind: str, *, migrated: bool = False, server: Server | None = None
     ) -> Database:
-        """A new database of a kind (one of KINDS, "mysql", or "pgbouncer": PostgreSQL through it).
+        """A new database of a kind (one of KINDS, or "pgbouncer": PostgreSQL through it).
 
         With a driver of the user's: "postgresql+psycopg2", or another of BORROWED.
-        "hostile postgresql" and "hostile mariadb" have settings of :mod:`tests.servers.hostile`,
-        and a "lone node" is MariaDB as in a Galera cluster.
+        Those of HOSTILE have settings of :mod:`tests.servers.hostile`, and a "lone node" is MariaDB
+        as in a Galera cluster.
 
         It is empty, or with `migrated` has dblock's tables. A `server` of the test's own takes
         the place of the shared one; its databases are not dropped, since it may be broken.
@@ -257,7 +269,7 @@ class NewDatabase:
         if kind == NODE:
             node = self._request.getfixturevalue("lone_node")
             return self(node.kind, migrated=migrated, server=node)
-        if kind not in (*KINDS, "mysql", "pgbouncer"):
+        if kind not in (*KINDS, "pgbouncer"):
             raise ValueError(f"no such kind of database: {kind}")
         if kind == "sqlite":
             file = self._directory / f"{new_name()}.db"
@@ -268,15 +280,14 @@ class NewDatabase:
         chosen: Server = server or self._request.getfixturevalue(kind)
         # Databases are made and migrated on the database server itself, not through a pool.
         direct = chosen.upstream if isinstance(chosen, PgBouncer) else chosen
-        template = None
-        if migrated and server is None and direct.kind == "postgresql":
-            template = self._migrated().template(direct)
+        template = self._migrated().template(direct) if migrated and server is None else None
         name = new_name()
         direct.create_database(name, template)
         if server is None and not (self._with_server and direct.owned):
             self._stack.callback(direct.drop_database, name)
         if template is not None:
-            tell_apart(direct.url_for(name), "replace(gen_random_uuid()::text, '-', '')")
+            random = "gen_random_uuid()::text" if direct.kind == "postgresql" else "uuid()"
+            tell_apart(direct.url_for(name), f"replace({random}, '-', '')")
         elif migrated:
             upgrade(direct.url_for(name))
         return Database(direct.kind, chosen.url_for(name), chosen)

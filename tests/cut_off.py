@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-CHANGES = ("ALTER", "CREATE", "DELETE", "DROP", "INSERT", "SET", "UPDATE")
+CHANGES = ("ALTER", "CREATE", "DELETE", "DROP", "EXECUTE", "INSERT", "SET", "UPDATE")
 
 
 class CutOff(BaseException):

@@ -14,20 +14,28 @@ from sqlalchemy import NullPool, create_engine, make_url
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DBAPIError
 
-from tests.servers import Server
+from tests.servers import FAMILY, Server
 
 # What ends the sessions of others, in a statement for each or by itself.
 USERS = {
     "postgresql": "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
     "WHERE datname = current_database() AND pid <> pg_backend_pid()",
-    "mariadb": "SELECT concat('KILL ', id) FROM information_schema.processlist "
-    "WHERE db = database() AND id <> connection_id()",
+    **dict.fromkeys(
+        FAMILY,
+        "SELECT concat('KILL ', id) FROM information_schema.processlist "
+        "WHERE db = database() AND id <> connection_id()",
+    ),
 }
 TABLES = {
     "postgresql": "SELECT tablename FROM pg_tables WHERE schemaname = 'public'",
-    "mariadb": "SELECT table_name FROM information_schema.tables WHERE table_schema = database()",
+    **dict.fromkeys(
+        FAMILY, "SELECT table_name FROM information_schema.tables WHERE table_schema = database()"
+    ),
 }
-IMPATIENCE = {"postgresql": "SET lock_timeout = '2s'", "mariadb": "SET lock_wait_timeout = 2"}
+IMPATIENCE = {
+    "postgresql": "SET lock_timeout = '2s'",
+    **dict.fromkeys(FAMILY, "SET lock_wait_timeout = 2"),
+}
 KEPT = {"dblock_schema", "dblock_epoch", "dblock_witness"}
 FILLED = {
     f"dblock_{name}" for name in ("lock", "guard", "applied", "once", "value", "waiter", "run")
@@ -59,6 +67,8 @@ class Database:
         name = f"{url.get_backend_name()}+{self.driver}"
         if self.driver == "asyncpg":
             url = url.set(query={})  # it is libpq's
+        if self.driver == "mysqlconnector":  # over its C library nothing could limit its waits
+            url = url.update_query_dict({"use_pure": "true"})
         return url.set(drivername=name).render_as_string(hide_password=False)
 
 
@@ -94,7 +104,7 @@ def empty(kind: str, engine: Engine) -> bool:
         run(IMPATIENCE[kind])
         for (user,) in run(USERS[kind]).all():
             with contextlib.suppress(DBAPIError):  # it has just gone by itself
-                if kind == "mariadb":
+                if kind in FAMILY:
                     run(user)
         tables = {name for (name,) in run(TABLES[kind])}
         for table in tables - FILLED - KEPT:

@@ -251,6 +251,13 @@ SETTINGS = {
         "SELECT @@autocommit",
         "SELECT @@time_zone",
     ),
+    "mysql": (
+        "SELECT @@innodb_lock_wait_timeout",
+        "SELECT @@transaction_isolation",
+        "SELECT @@autocommit",
+        "SELECT @@time_zone",
+        "SELECT @@max_execution_time",
+    ),
     "sqlite": ("PRAGMA busy_timeout", "PRAGMA synchronous", "PRAGMA journal_mode"),
 }
 

@@ -91,7 +91,7 @@ def listener() -> Iterator[Listener]:
     made.close()
 
 
-@pytest.fixture(params=["postgresql", "mariadb", "sqlite"])
+@pytest.fixture(params=["postgresql", "mariadb", "mysql", "sqlite"])
 def locks(request: pytest.FixtureRequest, listener: Listener, tmp_path: Path) -> Iterator[Locks]:
     """Locks that must not do any I/O."""
     file = tmp_path / "none.db"
@@ -278,7 +278,7 @@ def test_layers_of_timeouts() -> None:
             "postgresql+pg8000://app@{place}/app",
             r"not know the driver pg8000, but psycopg,.*asyncpg: use postgresql\+psycopg",
         ),
-        ("mysql+mysqlconnector://app@{place}/app", r"driver mysqlconnector.*dblock\[mariadb\]"),
+        ("mysql+cymysql://app@{place}/app", r"driver cymysql.*dblock\[mysql\]"),
         ("sqlite+pysqlcipher:///x.db", "not know the driver pysqlcipher"),
         ("sqlite://", "in memory is seen by one connection only.*sqlite:////path/to/file"),
         ("sqlite:///:memory:", "in memory"),
@@ -309,7 +309,7 @@ def test_a_url_with_a_password_is_not_repeated() -> None:
         ("postgresql://app@{place}/app", "psycopg", "postgresql"),
         ("postgres://app@{place}/app", "psycopg", "postgresql"),
         ("mariadb://app@{place}/app", "pymysql", "mariadb"),
-        ("mysql+pymysql://app@{place}/app", "pymysql", "mariadb"),
+        ("mysql+pymysql://app@{place}/app", "pymysql", "mysql"),
     ],
 )
 def test_a_driver_that_is_not_installed(

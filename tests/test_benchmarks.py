@@ -9,28 +9,34 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import loops, observing, pairs, rising, scale, snapshot, tries
+from benchmarks import loops, majority, observing, pairs, rising, scale, snapshot, tries, turn
 from benchmarks.figures import Figure, Target
 from benchmarks.groups import GROUPS, TARGETS
 from benchmarks.handoffs import Turn, handoffs, summary
+from benchmarks.majority import Taken
 from benchmarks.page import BEGIN, END, PAGE
+from benchmarks.raw import RawLock
 from benchmarks.report import merge, read_json, target_table
 from tests.patience import SECONDS
+from tests.servers import find_mysql
 
 ROOT = Path(__file__).parent.parent
 MS = 1_000_000  # in ns
 
 
-#: One group for each way of measuring: alone, in processes, by the server's count, side by side.
+#: One group for each way of measuring: alone, in processes, by the server's count, side by side,
+#: and over servers of which one is away.
 GROUPS_RUN = (
     pairs.GROUP,
     loops.ONE,
     loops.SLOTS,
+    turn.GROUP,
     observing.GROUP,
     rising.GROUP,
     tries.GROUP,
     snapshot.GROUP,
     scale.GROUP,
+    majority.GROUP,
 )
 
 
@@ -44,11 +50,12 @@ def test_the_command_measures(tmp_path: Path) -> None:
     figures = read_json(tmp_path / "results.json")
     assert {figure.group for figure in figures} == set(GROUPS_RUN)
     for target in TARGETS:
-        measured = target.group in GROUPS_RUN
+        measured = target.group in GROUPS_RUN and ("mysql" not in target.scenario or find_mysql())
         if measured and "volatile" not in target.who and "redis" not in target.against:
             assert target.judge(figures) is not None, f"nothing was measured for {target}"
     run = json.loads((tmp_path / "results.json").read_text())
-    assert {target["group"] for target in run["targets"]} == set(GROUPS_RUN)
+    with_targets = {target.group for target in TARGETS} & set(GROUPS_RUN)
+    assert {target["group"] for target in run["targets"]} == with_targets
 
 
 def test_an_unknown_group_is_refused() -> None:
@@ -78,6 +85,35 @@ def test_what_comes_after_the_end_counts_for_the_wait_only() -> None:
     assert handoffs([first, second], stop=10 * MS) == []
     found = summary([first, second], seconds=0.01)
     assert (found.in_all, found.longest_wait) == (100.0, 20.0)
+
+
+def test_a_pair_that_fails_is_counted_with_its_reason() -> None:
+    """Of three pairs one is not acquired, and one cannot be released."""
+    results = iter([True, False, True])
+    releases = iter([None, OSError("no majority")])
+
+    def release() -> None:
+        if error := next(releases):
+            raise error
+
+    class Client:
+        def lock(self, name: str) -> RawLock:
+            return RawLock(lambda: next(results), release)
+
+        def close(self) -> None:
+            pass
+
+    taken = Taken()
+    for _ in range(3):
+        taken.pair(Client())
+    assert len(taken.seconds) == 3
+    assert [str(error) for error in taken.errors] == ["not acquired within 3 s", "no majority"]
+
+
+@pytest.mark.parametrize(("part", "found"), [(0.0, 1.0), (0.5, 50.0), (0.99, 99.0), (1.0, 100.0)])
+def test_a_share_of_the_pairs_took_no_longer(part: float, found: float) -> None:
+    taken = Taken([number / 1e6 for number in range(100, 0, -1)])
+    assert taken.share(part) == pytest.approx(found)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ FLOORS = [
     {"io"},
     {"conflicts", "holding", "schema"},
     {"counters", "fencing", "handles"},
-    {"locks"},
+    {"locks", "quorum"},
     {"__init__", "aio", "doctor"},
     {"cli", "testing"},
     {"contrib.http"},
@@ -206,14 +206,13 @@ def test_time_and_randomness_are_the_runtimes() -> None:
 
 def test_nobody_asks_for_a_databases_name() -> None:
     """Flags tell dialects apart. Django has its own names of databases, for its own connections."""
-    askers = set()
+    askers, names = set(), {"postgresql", "mysql", "mariadb", "sqlite"}
     for path in PACKAGE.rglob("*.py"):
         if "dialects" in path.parts or "contrib" in path.parts:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Compare) and any(
-                isinstance(side, ast.Constant) and side.value in {"postgresql", "mariadb", "sqlite"}
-                for side in node.comparators
+                isinstance(side, ast.Constant) and side.value in names for side in node.comparators
             ):
                 askers.add(str(path.relative_to(PACKAGE)))
     assert not askers
@@ -243,7 +242,8 @@ MANY_FIELDS = {
 #: names that the protocol or the dialects use twice.
 SAME_NAMES = {
     *("Command", "Meta", "Migration"),
-    *("ElectionStatements", "LeaseStatements", "MigrationStatements", "QueueStatements"),
+    *("ElectionStatements", "LeaseStatements", "MemberStatements"),
+    *("MigrationStatements", "QueueStatements"),
     *("ReaderStatements", "RetiringStatements", "RowStatements", "SlotStatements", "Sender"),
     *("Attempt", "Opener"),
 }
@@ -303,7 +303,7 @@ def fields(of: ast.ClassDef) -> Iterator[str]:
             yield declared.target.id
     for node in ast.walk(of):
         match node:
-            case ast.Attribute(ast.Name("self"), name, ast.Store()):
+            case ast.Attribute(ast.Name("self"), name, ast.Store()) if name != "__class__":
                 yield name
 
 

@@ -74,8 +74,8 @@ def test_the_description_installs_from_an_index(description: str) -> None:
 
 def test_extras(metadata: Message) -> None:
     """They are for users: what contributors install is in groups, which no release tells of."""
-    extras = {"postgresql", "mariadb", "django", "flask", "otel"}
-    extras |= {"asyncio", "mariadb-async", "sqlite-async", "serve"}
+    extras = {"postgresql", "mariadb", "mysql", "django", "flask", "otel"}
+    extras |= {"asyncio", "mariadb-async", "mysql-async", "sqlite-async", "serve"}
     assert set(metadata.get_all("Provides-Extra") or ()) == extras
 
 

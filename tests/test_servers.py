@@ -113,9 +113,8 @@ def test_databases(own_server: OwnServers, make: Callable[[], OwnServer]) -> Non
     server = own_server(make)
     server.create_database("first")
     add(server.url_for("first"), 1)
-    if server.kind == "postgresql":
-        server.create_database("second", template="first")
-        assert rows(server.url_for("second")) == [1]
+    server.create_database("second", template="first")
+    assert rows(server.url_for("second")) == [1]
     engine = create_engine(server.url_for("first"))
     with engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT id FROM facts").scalar() == 1
@@ -283,7 +282,7 @@ def test_missing_server(variable: str) -> None:
         import pytest
         import tests.servers.mariadb
         tests.servers.mariadb.find_mariadb = lambda: None
-        selection = "test_database_is_new_and_empty and not postgresql"
+        selection = "test_database_is_new_and_empty and not postgresql and not mysql"
         options = ["-n0", "-p", "no:cacheprovider", "-k", selection]
         sys.exit(pytest.main(["tests/test_servers.py", *options]))
     """

@@ -31,6 +31,7 @@ from .handles import (
     AsyncSharedLease,
 )
 from .locks import AsyncLocks
+from .quorum import AsyncQuorum, AsyncQuorumLease
 from .transactions import retry_on_conflict
 
 __all__ = [
@@ -47,6 +48,8 @@ __all__ = [
     "AsyncMultiLock",
     "AsyncObservation",
     "AsyncOnce",
+    "AsyncQuorum",
+    "AsyncQuorumLease",
     "AsyncRowLock",
     "AsyncSemaphore",
     "AsyncSharedLease",

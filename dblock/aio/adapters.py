@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from ..dialects import Adapter
 from ..dialects.adapter import Answer, Send
 from ..dialects.answer_deadline import ended_after, in_loop
-from ..dialects.mariadb.adapter import PyMySQL
+from ..dialects.mariadb.adapter import MULTI_STATEMENTS_ON, SET_OPTION, PyMySQL
+from ..dialects.packets import CommitFailed
 from ..dialects.postgresql.adapter import Psycopg
 from ..dialects.postgresql.sender import Sender
 from ..dialects.query import Query
@@ -55,7 +56,7 @@ class AsyncMy(PyMySQL):
     is_async = True
     drivers: ClassVar[tuple[str, ...]] = ("asyncmy",)
     package = "asyncmy"
-    extra = "mariadb-async"
+    extras: ClassVar[Mapping[str, str]] = {"mariadb": "mariadb-async", "mysql": "mysql-async"}
 
     def connect_args(self) -> dict[str, Any]:
         creator = partial(_connect_mysql, self.timeouts.connect)
@@ -91,6 +92,33 @@ class AsyncMy(PyMySQL):
         except TimeoutError as error:
             raise _lost(f"the server did not answer within {within:g} s") from error
 
+    def send_packet(
+        self, connection: Any, query: Query[Any], answers: Any, within: float, waits: bool
+    ) -> None:
+        try:
+            answer(
+                self._execute_all(connection.cursor(_quiet_cursor()), query, answers),
+                within=within,
+                give_up=connection.close,
+                waits=waits,
+            )
+        except TimeoutError as error:
+            raise _lost(f"the server did not answer within {within:g} s") from error
+
+    async def _execute_all(self, making: Any, query: Query[Any], answers: Any) -> None:
+        async with making as cursor:
+            await cursor.execute(query.sql, query.params)
+            answers.add(await cursor.fetchall() if cursor.description else (), cursor)
+            while await cursor.nextset():
+                answers.add(await cursor.fetchall() if cursor.description else (), cursor)
+
+    def allow_packets(self, connection: Any) -> None:
+        within = self.timeouts.connect
+        try:
+            answer(_allow_packets(connection), within=within, give_up=connection.close, waits=False)
+        except TimeoutError as error:
+            raise _lost(f"the server did not answer within {within:g} s") from error
+
     async def _execute(self, making: Any, query: Query[Any]) -> Answer:
         async with making as cursor:
             await cursor.execute(query.sql, query.params)
@@ -111,6 +139,8 @@ class AsyncMy(PyMySQL):
             connection.loop.call_soon_threadsafe(connection.close)
 
     def timed_out(self, error: BaseException) -> bool:
+        if isinstance(error, CommitFailed) and error.__cause__ is not None:
+            error = error.__cause__
         return super().timed_out(error) or isinstance(error.__cause__, TimeoutError)
 
     def is_usable(self, connection: Any) -> bool:
@@ -123,7 +153,7 @@ class AioSQLite(SQLite3):
     is_async = True
     drivers: ClassVar[tuple[str, ...]] = ("aiosqlite",)
     package = "aiosqlite"
-    extra = "sqlite-async"
+    extras: ClassVar[Mapping[str, str]] = {"sqlite": "sqlite-async"}
     # Nothing can interrupt a wait for the file's writer, so dblock waits in pieces.
     longest_wait = 0.5
 
@@ -177,6 +207,7 @@ def _in_its_thread(connection: Any, call: Callable[[], T], waits: bool = False) 
 ASYNC_ADAPTERS: dict[str, type[Adapter]] = {
     "postgresql": AsyncPsycopg,
     "mariadb": AsyncMy,
+    "mysql": AsyncMy,
     "sqlite": AioSQLite,
 }
 
@@ -207,6 +238,11 @@ def _lost(message: str, code: int = 2013) -> Exception:
 
     error: Exception = OperationalError(code, message)
     return error
+
+
+async def _allow_packets(connection: Any) -> None:
+    await connection._execute_command(SET_OPTION, MULTI_STATEMENTS_ON)
+    await connection.read_packet()
 
 
 def _quiet_cursor() -> Any:

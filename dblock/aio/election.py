@@ -12,6 +12,7 @@ from ..decorating import check_coroutine
 from ..errors import LockLost
 from ..handles.election import Election, Leadership, Observation
 from ..lock_state import Leader
+from .bodies import awaited
 from .handles import AsyncHeldLease, AsyncSurface
 
 if TYPE_CHECKING:
@@ -44,6 +45,21 @@ class AsyncElection(AsyncSurface[Election]):
         super().__init__(home, sync)
         self._cancel_on_loss = cancel_on_loss
         self._callbacks = callbacks
+
+    @classmethod
+    def made(
+        cls,
+        home: Home,
+        make: Callable[..., Election],
+        name: str,
+        cancel_on_loss: bool,
+        options: Mapping[str, Any],
+    ) -> Self:
+        """Make the sync election, whose callbacks this one awaits. Not part of the public
+        surface."""
+        callbacks = awaited(options)
+        election = make(name, **{**options, **dict.fromkeys(callbacks)})
+        return cls(home, election, cancel_on_loss, callbacks)
 
     @property
     def name(self) -> str:

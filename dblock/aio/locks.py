@@ -29,7 +29,6 @@ from ..locks import Locks
 from ..policy import RetryPolicy, Timeouts
 from . import bridge
 from .adapters import ASYNC_ADAPTERS
-from .bodies import awaited
 from .bridge import Home
 from .counter import AsyncCounter
 from .cron import AsyncCron
@@ -65,7 +64,7 @@ def _create(url: URL, **options: Any) -> Engine:
     return create_async_engine(url, **options).sync_engine
 
 
-class _Bridged(Locks):
+class Bridged(Locks):
     """The sync Locks, for tasks."""
 
     _resolve = staticmethod(partial(resolve, drivers=Drivers(ASYNC_ADAPTERS, _create)))
@@ -121,7 +120,7 @@ class AsyncLocks(AsyncOperators):
             type(self), target, keeper=keeper, **options
         )
         #: The sync Locks that do the work. Not part of the public surface.
-        self.sync: Locks = _Bridged(
+        self.sync: Locks = Bridged(
             target.sync_engine if isinstance(target, AsyncEngine) else target,
             keeper_thread=self._keeper_thread,
             **options,
@@ -245,10 +244,7 @@ class AsyncLocks(AsyncOperators):
 
         ``on_danger``, ``on_lost`` and ``cancel_on_loss`` are as for :meth:`lease`.
         """
-        callbacks = awaited(options)
-        given: Any = {**options, **dict.fromkeys(callbacks)}
-        election = self.sync.election(name, **given)
-        return AsyncElection(self._home, election, cancel_on_loss, callbacks)
+        return AsyncElection.made(self._home, self.sync.election, name, cancel_on_loss, options)
 
     def all(
         self, *locks: AsyncLease | AsyncSharedLease | AsyncRowLock, wait: Seconds | None = None

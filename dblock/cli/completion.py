@@ -20,6 +20,7 @@ from .default import Default
 
 if TYPE_CHECKING:
     from ..locks import Locks
+    from ..quorum.quorum import Quorum
 
 #: Seconds after which it completes nothing.
 PATIENCE = 2.0
@@ -46,36 +47,42 @@ def names(ctx: click.Context, prefix: str) -> list[str]:
     return found
 
 
-def _locks(params: dict[str, Any]) -> Locks | None:
+def _locks(params: dict[str, Any]) -> Locks | Quorum | None:
     """Return the locks that a command line is about. None if there are none yet."""
     from ..locks import Locks
     from ..policy import Timeouts
+    from ..quorum.quorum import Quorum
     from .url_file import UrlFile
 
     if "url" not in params:  # a framework's command, whose settings are not loaded
         return None
-    url = params["url"]
-    if url is None and params["url_file"] is not None:
-        url = UrlFile(params["url_file"]).url
-    locks = Locks(
-        f"sqlite:///{Default.find().file}" if url is None else url.strip(),
-        timeouts=Timeouts(connect=1.0, query=0.8, socket=1.0),
-        schema=params["schema"],
-        prefix=params["prefix"],
-        trust_server=params["trust_server"],
-    )
-    file = Path(str(locks.engine.url.database))
-    if locks._database.dialect.traits.one_writer and not file.is_file():
-        return None  # a look would create the file
-    return locks
+    urls = [url.strip() for url in params["url"] or ()]
+    if not urls and params["url_file"] is not None:
+        urls = list(UrlFile(params["url_file"]).urls)
+    there: dict[str, Any] = {
+        "timeouts": Timeouts(connect=1.0, query=0.8, socket=1.0),
+        "schema": params["schema"],
+        "prefix": params["prefix"],
+        "trust_server": params["trust_server"],
+    }
+    for url in urls or [f"sqlite:///{Default.find().file}"]:
+        locks = Locks(url, **there)
+        file = Path(str(locks.engine.url.database))
+        if locks._database.dialect.traits.one_writer and not file.is_file():
+            return None  # a look would create the file
+    return Quorum(urls, **there) if len(urls) > 1 else locks
 
 
 def _look(params: dict[str, Any], prefix: str, found: list[str]) -> None:
+    from ..locks import Locks
+
     with contextlib.suppress(Exception):
         locks = _locks(params)
         if locks is None:
             return
-        known = {state.name for state in locks.list()} | {run.name for run in locks.last_runs()}
+        known = {state.name for state in locks.list()}
+        if isinstance(locks, Locks):
+            known |= {run.name for run in locks.last_runs()}
         begun = (name for name in known if name.startswith(prefix))
         found += sorted(name for name in begun if _PLAIN.fullmatch(name))[:MOST]
 

@@ -35,7 +35,7 @@ class Given(Location):
     given: Callable[[], Locks]
 
     def __init__(self, given: Callable[[], Locks]) -> None:
-        super().__init__(None, None, "dblock_")
+        super().__init__((), None, "dblock_")
         object.__setattr__(self, "given", given)  # Location is frozen
 
     @property

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import re
 import sys
 from collections.abc import Callable, Container, Iterator
@@ -25,12 +24,14 @@ from .default import Default
 from .durations import Duration, duration
 from .output import complain
 from .url_file import UrlFile
+from .urls import Urls, given_by, given_urls, refuse_empty
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from ..io.target import Target
     from ..locks import Locks
+    from ..quorum.quorum import Quorum
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -168,15 +169,15 @@ name_argument = click.argument("name", callback=checked(check_name), shell_compl
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """The database, and the place of dblock's tables in it."""
+    """The database, and the place of dblock's tables in it. Several databases are a quorum."""
 
-    url: str | None
+    urls: tuple[str, ...]
     schema: str | None
     prefix: str
     trust: bool = False
-    #: The file that the URL was read from.
+    #: The file that the URLs were read from.
     file: UrlFile | None = None
-    #: The option or the variable that gave the URL.
+    #: The option or the variable that gave the URLs.
     given_by: str = ""
 
     @property
@@ -189,19 +190,38 @@ class Location:
         return {**self.tables, "trust_server": self.trust}
 
     def target(self) -> Target:
-        """Return the database's URL. Create the default file if it is that one."""
-        return self.url if self.url is not None else Default.find().url()
+        """Return the database's URL. Create the default file if it is that one.
+
+        Raises UsageError for several: the command is one of those that a quorum does not have.
+        """
+        self._refuse_several()
+        return self.urls[0] if self.urls else Default.find().url()
 
     @property
     def default(self) -> bool:
         """Whether no database was given."""
-        return self.url is None
+        return not self.urls
+
+    @property
+    def several(self) -> bool:
+        """Whether several databases were given, which are a quorum."""
+        return len(self.urls) > 1
+
+    def _refuse_several(self) -> None:
+        if self.several:
+            command = click.get_current_context().info_name
+            raise click.UsageError(
+                f"{self.given_by}: dblock {command} takes one database, and {len(self.urls)} were "
+                f"given: give one at a time. Several are a quorum, which has "
+                f"{', '.join(AT_A_QUORUM)}"
+            )
 
     def where(self) -> str:
         """Name the database, and the place in it, for people."""
-        if self.url is None:
+        if self.default:
             return f"{Default.find().file}, for this host only"
-        return address(self.url, **self.tables)
+        shown = " + ".join(address(url, **self.tables) for url in self.urls)
+        return f"a majority of {shown}" if self.several else shown
 
     def tell(self, *, always: bool = False) -> None:
         """Name the database on standard error.
@@ -231,19 +251,47 @@ class Location:
             self.tell(always=named)
             yield locks
 
+    @contextlib.contextmanager
+    def quorum(self, *, named: bool = False) -> Iterator[Quorum]:
+        """Yield the quorum of the databases, if they are the members of one.
+
+        With ``named`` it names them on standard error.
+        """
+        from ..quorum.quorum import Quorum
+
+        with arguments(self.given_by):
+            quorum = Quorum(self.urls, **self.there)
+        if self.file is not None:
+            for number, locks in enumerate(quorum._made):
+                self.file.follow(locks, number)
+        with quorum:
+            self.tell(always=named)
+            with arguments(self.given_by):
+                quorum._members.read()
+            yield quorum
+
+    @contextlib.contextmanager
+    def either(self, *, named: bool = False) -> Iterator[Locks | Quorum]:
+        """Yield the quorum if several databases were given, the locks if not."""
+        found: contextlib.AbstractContextManager[Locks | Quorum]
+        found = self.quorum(named=named) if self.several else self.locks(named=named)
+        with found as locks:
+            yield locks
+
     def check(self) -> Target:
         """Return the database to print statements for, without I/O."""
         from ..io.target import resolve
         from ..policy import Timeouts
 
-        url = self.url if self.url is not None else "sqlite:///locks.db"
+        self._refuse_several()
+        url = self.urls[0] if self.urls else "sqlite:///locks.db"
         with arguments(self.given_by):
             resolve(url, timeouts=Timeouts(), **self.tables)
         return url
 
 
 def _identifier(what: str) -> Callable[..., object]:
-    """Return the callback for a schema or a prefix. `_refuse_empty` refuses a blank one."""
+    """Return the callback for a schema or a prefix. `refuse_empty` refuses a blank one."""
     check = checked(partial(check_identifier, what))
 
     def callback(ctx: click.Context, param: click.Parameter, value: Any) -> object:
@@ -253,56 +301,8 @@ def _identifier(what: str) -> Callable[..., object]:
     return callback
 
 
-def _refuse_empty(ctx: click.Context) -> None:
-    """Refuse variables that are set but empty, as ``DBLOCK_URL=$URL`` makes them without a ``URL``.
-
-    click takes them for unset. Then each host would have its locks in a file of its own.
-    """
-    given = {
-        param.name
-        for param in ctx.command.params
-        if ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
-    }
-    if given & {"url", "url_file"}:
-        given |= {"url", "url_file"}
-    for param in ctx.command.params:
-        variable = param.envvar
-        if param.name in given or not isinstance(variable, str):
-            continue
-        if not os.environ.get(variable, variable).strip():
-            raise click.UsageError(
-                f"{variable} is set but empty: set it to a value, or unset it for the default of "
-                f"{param.opts[0]}"
-            )
-
-
-def _url(
-    ctx: click.Context, url: str | None, file: str | None
-) -> tuple[str | None, UrlFile | None]:
-    """Return the URL from --url or --url-file, or else from the environment; and its file."""
-    if url is not None and file is not None:
-        direct, indirect = map(ctx.get_parameter_source, ("url", "url_file"))
-        if direct is indirect:
-            raise click.UsageError(
-                "give either --url or --url-file, and set either DBLOCK_URL or DBLOCK_URL_FILE"
-            )
-        if direct is ParameterSource.COMMANDLINE:
-            return url, None
-    if file is None:
-        return url if url is None else url.strip(), None
-    try:
-        found = UrlFile(file)
-    except ValueError as error:
-        raise click.UsageError(f"{_given_by(ctx, 'url_file')}: {error}") from error
-    return found.url, found
-
-
-def _given_by(ctx: click.Context, name: str) -> str:
-    """Name the option, or the variable, that a parameter was given by."""
-    if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-        return f"--{name.replace('_', '-')}"
-    return f"DBLOCK_{name.upper()}"
-
+#: The commands that take several databases.
+AT_A_QUORUM = ("run", "list", "show", "release", "doctor", "rejoin")
 
 #: The options that say which database it is, and whether they have a value.
 DATABASE = {
@@ -319,9 +319,11 @@ def database_options(command: Callable[P, T]) -> Callable[..., T]:
 
     @click.option(
         "--url",
+        type=Urls(),
+        multiple=True,
         envvar="DBLOCK_URL",
         show_envvar=True,
-        help="The database. Default: an SQLite file for this host only.",
+        help="The database; repeat it for a quorum. Default: an SQLite file for this host only.",
     )
     @click.option(
         "--url-file",
@@ -329,7 +331,7 @@ def database_options(command: Callable[P, T]) -> Callable[..., T]:
         show_envvar=True,
         metavar="PATH",
         shell_complete=_files,
-        help="A file with the URL, which others may not read.",
+        help="A file with the URL, one a line, which others may not read.",
     )
     @click.option(
         "--schema",
@@ -352,11 +354,11 @@ def database_options(command: Callable[P, T]) -> Callable[..., T]:
         is_flag=True,
         envvar="DBLOCK_TRUST_SERVER",
         show_envvar=True,
-        help="Use a look-alike of PostgreSQL or MariaDB, without any promise.",
+        help="Use a look-alike of PostgreSQL, MySQL or MariaDB, without any promise.",
     )
     @functools.wraps(command)
     def wrapped(
-        url: str | None = None,
+        url: tuple[str, ...] = (),
         url_file: str | None = None,
         schema: str | None = None,
         prefix: str = "dblock_",
@@ -367,9 +369,9 @@ def database_options(command: Callable[P, T]) -> Callable[..., T]:
         ctx = click.get_current_context()
         place = ctx.find_object(Location)
         if place is None:
-            _refuse_empty(ctx)
-            given, file = _url(ctx, url, url_file)
-            by = _given_by(ctx, "url" if file is None else "url_file")
+            refuse_empty(ctx)
+            given, file = given_urls(ctx, url, url_file)
+            by = given_by(ctx, "url" if file is None else "url_file")
             place = Location(given, schema, prefix, trust_server, file, by)
         return command(place=place, **rest)  # type: ignore[call-arg, arg-type]
 

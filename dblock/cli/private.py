@@ -76,8 +76,8 @@ def _refused(path: Path, wrong: str, only: str, mend: str | None = None) -> Misc
     )
 
 
-def read_url(path: str) -> str:
-    """Return the database URL in a file.
+def read_urls(path: str) -> tuple[str, ...]:
+    """Return the database URLs in a file, one a line.
 
     Raises ValueError if other users may read or change the file. No message shows its content.
     """
@@ -88,7 +88,7 @@ def read_url(path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
             found = os.fstat(file.fileno())
-            text = file.read().strip()
+            lines = file.read().strip().splitlines()
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError:
@@ -103,6 +103,9 @@ def read_url(path: str) -> str:
             f"others can read or change {path} (its mode is {mode:04o}), and a password may be in "
             f"it: run chmod 600 {path}, or chmod 640 for a group that may read it"
         )
-    if len(text.splitlines()) != 1:
-        raise ValueError(f"{path} must have exactly one line, the database's URL")
-    return text
+    if not lines or not all(line.strip() for line in lines):
+        raise ValueError(
+            f"{path} must have one line, the database's URL, or a line for each database of a "
+            "quorum"
+        )
+    return tuple(line.strip() for line in lines)

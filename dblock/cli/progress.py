@@ -16,6 +16,7 @@ from .output import complain
 if TYPE_CHECKING:
     from ..handles.held import HeldLease
     from ..locks import Locks
+    from ..quorum.quorum import Quorum
 
 # Seconds. A shorter wait is not worth a line.
 A_MOMENT = 0.5
@@ -65,7 +66,7 @@ class Progress:
                 self.say(f"released {name!r}, held for {event.seconds:.1f} s")
 
     @contextlib.contextmanager
-    def waiting(self, locks: Locks) -> Iterator[None]:
+    def waiting(self, locks: Locks | Quorum) -> Iterator[None]:
         """Print the lock's holder once, or that no slot is free, if the wait takes a while."""
         if not (self.verbose or sys.stderr.isatty()):
             yield

@@ -40,10 +40,11 @@ from .under_lock import Ending, acquire, run_under
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from ..handles.lease import TakeableLease
+    from ..handles.held import AcquirableLease
     from ..handles.options import SemaphoreKeywords
     from ..handles.semaphore import Semaphore
     from ..locks import Locks
+    from ..quorum.quorum import Quorum
 
 
 _COMMAND = f"{__name__}.command"  # whether the command begins, in click's notes
@@ -220,6 +221,16 @@ def run(
         raise click.UsageError("give either --wait or --nonblock, not both")
     if slots is not None:
         _check_slots(name, shared=shared)
+    if place.several:
+        _check_quorum(
+            {
+                "--slots": slots,
+                "--shared": shared,
+                "--at-least": at_least,
+                "--once-per": once_per,
+                "--once-for": once_for,
+            }
+        )
     if slots is not None or shared:
         _check_several("--shared" if shared else "--slots", at_least, once_per or once_for)
     with arguments():
@@ -232,20 +243,26 @@ def run(
         lost.append(loss)
         signals.wake()
 
+    options: SemaphoreKeywords[None] = {
+        "ttl": ttl,
+        "wait": 0.0 if nonblock else wait,
+        "fair": fair,
+        "label": label,
+        "max_hold": at_most,
+        "on_lost": note,
+    }
+    ending = Ending(on_lost == "kill", grace)
     try:
+        if place.several:
+            with progress.events(), place.quorum(named=verbose) as quorum:
+                by_majority = quorum.lease(name, **options)
+                _take(by_majority, signals, progress, quorum)
+                return run_under(by_majority, ctx.args, signals, lost, ending)
         with progress.events(), place.locks(named=verbose) as locks:
             from ..handles.cron import Job, Terms
 
             terms = Terms(at_least, at_most, once_per, once_for, tz)
             make_job = partial(Job, locks._database, terms=terms, label=label)
-            options: SemaphoreKeywords[None] = {
-                "ttl": ttl,
-                "wait": 0.0 if nonblock else wait,
-                "fair": fair,
-                "label": label,
-                "max_hold": at_most,
-                "on_lost": note,
-            }
             if slots is None:
                 lease = (locks.shared if shared else locks.lease)(name, **options)
                 job = make_job(lease)
@@ -253,14 +270,15 @@ def run(
                 _take(lease, signals, progress, locks)
             else:
                 semaphore = locks.semaphore(name, slots, **options)
-                job = make_job(_take(semaphore, signals, progress, locks))
+                _take(semaphore, signals, progress, locks)
+                job = make_job(semaphore.slot)
                 slot = job.slot()
             running = job.begin(slot)
             if running is None:
                 if verbose or sys.stderr.isatty():  # cron would mail it
                     complain(f"{name!r} has succeeded for {slot!r} before, so nothing was run")
                 return done
-            return run_under(running, ctx.args, signals, lost, Ending(on_lost == "kill", grace))
+            return run_under(job.lease, ctx.args, signals, lost, ending, running)
     except Interrupted as interrupted:
         return exits.SIGNALLED + interrupted.number
     except NotAcquired as refusal:
@@ -270,17 +288,29 @@ def run(
 
 
 def _take(
-    lock: TakeableLease | Semaphore, signals: Signals, progress: Progress, locks: Locks
-) -> TakeableLease:
-    """Wait for the lock, and show that; return the lease that holds it."""
-    from ..handles.lease import TakeableLease
+    lock: AcquirableLease | Semaphore,
+    signals: Signals,
+    progress: Progress,
+    locks: Locks | Quorum,
+) -> None:
+    """Wait for the lock, and show that."""
+    from ..handles.held import HeldLease
 
     begun = time.monotonic()
     with progress.waiting(locks):
         acquire(lock, signals)
-    lease = lock if isinstance(lock, TakeableLease) else lock.slot
+    lease = lock if isinstance(lock, HeldLease) else lock.slot
     progress.acquired(lease, time.monotonic() - begun)
-    return lease
+
+
+def _check_quorum(given: dict[str, object]) -> None:
+    """Refuse options that need the tables of one database."""
+    for option, value in given.items():
+        if value:
+            raise click.UsageError(
+                f"{option} is for one database: a quorum has leases alone. Leave it out, or give "
+                "one database"
+            )
 
 
 def _check_slots(name: str, *, shared: bool) -> None:

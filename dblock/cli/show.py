@@ -58,7 +58,7 @@ def list_(place: Location, as_json: bool, watching: bool) -> int:
     """
     if watching and (as_json or not sys.stdout.isatty()):
         raise click.UsageError("--watch is for a terminal, and cannot be combined with --json")
-    with place.locks(named=not as_json and not watching) as locks:
+    with place.either(named=not as_json and not watching) as locks:
         if watching:
             from .watch import watch
 
@@ -92,12 +92,16 @@ def show(place: Location, name: str, as_json: bool) -> int:
     with a slot left is free.
 
     A row lock belongs to a transaction. On PostgreSQL dblock shows whose transaction that is. On
-    MariaDB it shows a row lock after a process has waited for it for a few seconds. On SQLite it
-    shows only that a transaction is writing to the file.
+    MySQL and MariaDB it shows a row lock after a process has waited for it for a few seconds. On
+    SQLite it shows only that a transaction is writing to the file.
     """
-    with place.locks() as locks:
+    from ..locks import Locks
+
+    with place.either() as locks:
         state = locks.show(name)
-        run = state.run or locks.last_run(name)
+        run = state.run
+        if run is None and isinstance(locks, Locks):
+            run = locks.last_run(name)
     if as_json:
         shown = state_object(state) | {"last_run": None if run is None else run_object(run)}
         click.echo(json.dumps(shown, indent=2))
@@ -156,10 +160,20 @@ def release(place: Location, name: str, force: bool, fence: int | None) -> int:
         raise click.UsageError(
             "this takes the lock from a holder that may still be at work: confirm with --force"
         )
-    with place.locks() as locks:
+    if fence is not None and place.several:
+        raise click.UsageError(
+            "--fence is for one database: at a quorum each member has a fence of its own. Leave it "
+            "out"
+        )
+    from ..locks import Locks
+
+    with place.either() as locks:
         state = locks.show(name)
         try:
-            released = locks.release(name, force=True, fence=fence)
+            if isinstance(locks, Locks):
+                released = locks.release(name, force=True, fence=fence)
+            else:
+                released = locks.release(name, force=True)
         except StaleFence as newer:
             complain(str(newer))
             return exits.BUSY

@@ -17,7 +17,7 @@ from .output import complain
 
 if TYPE_CHECKING:
     from ..handles.cron import Running
-    from ..handles.lease import TakeableLease
+    from ..handles.held import AcquirableLease, HeldLease
     from ..handles.semaphore import Semaphore
 
 
@@ -28,16 +28,16 @@ class Ending:
     kill: bool
     grace: float | None
 
-    def after_loss(self, lease: TakeableLease) -> float:
+    def after_loss(self, lease: HeldLease) -> float:
         return lease.margin if self.grace is None else self.grace
 
-    def without_dblock(self, lease: TakeableLease) -> float:
+    def without_dblock(self, lease: HeldLease) -> float:
         # The last renewal was less than an interval ago, so another interval ends before the lease.
         longest = lease.renew_every
         return longest if self.grace is None else min(self.grace, longest)
 
 
-def acquire(lock: TakeableLease | Semaphore, signals: Signals) -> None:
+def acquire(lock: AcquirableLease | Semaphore, signals: Signals) -> None:
     """Take the lock. If a signal comes before, give up, and hold nothing."""
     try:
         signals.interrupt()
@@ -53,20 +53,21 @@ def acquire(lock: TakeableLease | Semaphore, signals: Signals) -> None:
 
 
 def run_under(
-    running: Running,
+    lease: HeldLease,
     command: Sequence[str],
     signals: Signals,
     lost: Sequence[LockLost],
     ending: Ending,
+    running: Running | None = None,
 ) -> int:
-    """Run the command, record its end, and release the lease; return dblock's exit code."""
-    lease = running.job.lease
+    """Run the command, record its end if it is a job's run, and release the lease; return dblock's
+    exit code."""
     environment = os.environ | {
         "DBLOCK_NAME": lease.name,
         "DBLOCK_FENCE": str(lease.fence),
         "DBLOCK_TOKEN": lease.token,
     }
-    if running.run.slot:
+    if running is not None and running.run.slot:
         environment["DBLOCK_SLOT"] = running.run.slot
     guard = Watchdog(ending.without_dblock(lease), signals) if ending.kill else None
     try:
@@ -77,7 +78,8 @@ def run_under(
         complain(f"cannot run {command[0]!r}: {error.strerror}")
         missing = error.errno == errno.ENOENT
         code = exits.NOT_FOUND if missing else exits.NOT_EXECUTABLE
-        _record(running, code)
+        if running is not None:
+            _record(running, code)
         return _release(lease, code)  # at once: another host may have the command
     grace = partial(ending.after_loss, lease) if ending.kill else None
     code = supervise(child, signals, lambda: lost[0] if lost else None, grace)
@@ -85,7 +87,7 @@ def run_under(
         guard.dismiss()
     if lost:
         complain(f"{told(lost[0])}; the command ended with {code}")
-        if lost[0].reason != "unreachable":
+        if running is not None and lost[0].reason != "unreachable":
             _record(running, exits.LOST)
         return exits.LOST
     return _release(lease, code, running)
@@ -106,7 +108,7 @@ def _record(running: Running, code: int) -> int:
     return code
 
 
-def _release(lease: TakeableLease | Semaphore, code: int, running: Running | None = None) -> int:
+def _release(lease: HeldLease | Semaphore, code: int, running: Running | None = None) -> int:
     """Record a run's end, if there is a run, and release the lease; return the exit code.
 
     It is the command's ``code``, unless the lease was lost, or the slot needs the record and dblock

@@ -184,14 +184,14 @@ class StripedTable(SessionTable):
 
         def chosen(*where: ColumnElement[bool]) -> ColumnElement[Any]:
             # In the order of the primary key, because MariaDB locks every row that it sorts.
-            return (
+            first = (
                 select(stripes)
                 .where(other.c[columns.key.key] == bindparam(KEY, type_=columns.key.type), *where)
                 .order_by(stripes)
                 .limit(1)
                 .with_for_update(skip_locked=free)
-                .scalar_subquery()
             )
+            return self.readable(first).scalar_subquery()
 
         def statement() -> ClauseElement:
             amount, least, most = (

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import and_, bindparam, func, literal, select, type_coerce, update
+from sqlalchemy import Select, and_, bindparam, func, literal, select, type_coerce, update
 from sqlalchemy.dialects.postgresql import DOMAIN
 from sqlalchemy.exc import MultipleResultsFound
 from sqlalchemy.orm import Session, scoped_session
@@ -200,7 +200,11 @@ class CounterTable(ABC, Generic[Transaction]):
             # InnoDB locks the rows that a change reads, with shared locks by default. Two
             # transactions with shared locks would wait for each other.
             many = many.with_for_update()
-        return many.scalar_subquery() == 1
+        return self.readable(many).scalar_subquery() == 1
+
+    def readable(self, one: Select[Any]) -> Select[Any]:
+        """Return a query of one value from the table, as an UPDATE of it may read it."""
+        return select(*one.subquery().c) if self._dialect.derives else one
 
     def updating(
         self, transaction: Transaction, where: ColumnElement[bool], new: Any

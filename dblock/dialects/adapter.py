@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 
 from ..policy import Timeouts
 from ..protocol.commands import EndSession
+from ..protocol.faults import Fault
 from ..protocol.state import Passed
 from .borrowed_driver import BorrowedDriver
 from .look_alikes import recognise, refusal
@@ -62,8 +63,8 @@ def same(given: Mapping[str, Any]) -> dict[str, Any]:
 class Adapter(BorrowedDriver):
     """The driver of dblock's own connections to one database. Only it knows their type."""
 
-    #: dblock's extra that installs it.
-    extra: ClassVar[str | None] = None
+    #: By SQLAlchemy's names of the databases: dblock's extra that installs it.
+    extras: ClassVar[Mapping[str, str]] = {}
     #: The other drivers that a user's transaction may have, including drivers of event loops.
     others: ClassVar[tuple[type[BorrowedDriver], ...]] = ()
     #: By SQLAlchemy's names of this database's drivers: translates their arguments to this one's.
@@ -74,8 +75,8 @@ class Adapter(BorrowedDriver):
     #: The real server's name in its version, and the statement that reads the version.
     real: ClassVar[str]
     named: ClassVar[Query[Any]]
-    #: Whether the server was recognised, as the real one or a trusted one.
-    recognised: bool = False
+    #: The dialect of the server that was reached last, and recognised as the real one or trusted.
+    reached: str | None = None
     #: Whether the last connection reached a node of a cluster whose nodes do not see each other's
     #: row locks.
     clustered: bool = False
@@ -105,6 +106,18 @@ class Adapter(BorrowedDriver):
             if driver.package == package or (not package and name in driver.drivers):
                 return driver
         return None
+
+    def undoes_all(self, ask: Callable[[Query[bool]], bool]) -> bool:
+        """Return whether a statement that waits too long in a user's transaction undoes all of it;
+        ``ask`` runs a statement there."""
+        return False
+
+    def classify_borrowed(self, driver: BorrowedDriver, error: BaseException) -> Fault | None:
+        """Classify an error in a user's transaction, of which the server may undo more than usual.
+
+        Like :meth:`classify`, by the ``driver`` that has the transaction.
+        """
+        return driver.classify(error)
 
     # --- connections -------------------------------------------------------------------------
 
@@ -219,6 +232,11 @@ class Adapter(BorrowedDriver):
 
     # --- the server --------------------------------------------------------------------------
 
+    @property
+    def recognised(self) -> bool:
+        """Whether the server was recognised, as the real one or a trusted one."""
+        return self.reached is not None
+
     def recognise(self, said: str | bytes, comment: str | bytes = "") -> bool:
         """Return whether the server is the real one, by its version and its comment.
 
@@ -227,8 +245,12 @@ class Adapter(BorrowedDriver):
         other = recognise(text(said), self.real, text(comment))
         if other is not None and not self.trust_server:
             raise refusal(other)
-        self.recognised = True
+        self.reached = self.kind_of(said)
         return other is None
+
+    def kind_of(self, said: str | bytes) -> str:
+        """Return the name of the dialect for a server, by its version."""
+        return self.real.lower()
 
     def precedes(self, server: str, other: str) -> bool:
         """Whether ``other`` is a later timeline of the same system as ``server``, as after a

@@ -203,6 +203,18 @@ class Dialect(Values, Migrations, AbstractDialect):
         made.former_place, made.place = self.place or self.former_place, place
         made.built = {}
         made._name_tables()
+        self._adopt(made)
+
+    def become(self, kind: type[Dialect]) -> None:
+        """Turn into a dialect of another kind, for the same tables. Other threads see its name
+        change when the rest is done."""
+        made = kind(self.schema, self.prefix, self.timeouts, self.adapter)
+        made.timing, made.upgraded_by = self.timing, self.upgraded_by
+        made.former_place = self.place or self.former_place
+        self._adopt(made)
+
+    def _adopt(self, made: Dialect) -> None:
+        """Take over what was made for other tables, or by a dialect of another kind."""
         derived = [  # statements that contain the tables' names
             name
             for name in vars(self) | vars(made)
@@ -211,8 +223,10 @@ class Dialect(Values, Migrations, AbstractDialect):
         for name in derived:
             vars(made).pop(name, None)
         vars(self).update(vars(made))  # in one step, so that no thread sees half of it
-        for name in derived:
+        self.__class__ = type(made)
+        for name in derived:  # another thread may have built a former one just now
             vars(self).pop(name, None)
+        self.built = {}
 
     @statement(LookAround, reads=_read_place)
     def look_around(self, command: LookAround) -> str:
@@ -262,6 +276,11 @@ class Dialect(Values, Migrations, AbstractDialect):
         return f"COALESCE((SELECT fence FROM {self.lock_table} WHERE lock_name = ''), 0)"
 
     # --- reading names -----------------------------------------------------------------------
+
+    @property
+    def derives(self) -> bool:
+        """Whether an UPDATE may read its own table in a derived table alone."""
+        return False
 
     @property
     def complete(self) -> str:

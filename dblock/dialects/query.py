@@ -12,6 +12,13 @@ from ..protocol.commands import Command
 
 R = TypeVar("R")
 
+#: Between two statements of one text, where a database needs several for a command. No parameter's
+#: value is in the text.
+THEN = ";\n-- then\n"
+#: Begins the last of them if it has to run after a failure too: it restores a setting of a user's
+#: session.
+FINALLY = "/* finally */ "
+
 
 class Result(NamedTuple):
     """What the driver returns for a statement: its rows, and the number of rows that it matched."""
@@ -33,6 +40,10 @@ def any_row(result: Result) -> bool:
 def all_rows(result: Result) -> Sequence[Sequence[Any]]:
     """Read the rows themselves."""
     return result.rows
+
+
+def _as_it_is(result: Result) -> Result:
+    return result
 
 
 class Query(NamedTuple, Generic[R]):
@@ -57,6 +68,11 @@ class Query(NamedTuple, Generic[R]):
     def kind(self) -> str:
         """The word for its command: ``"grant"``, ``"lock_row"``; ``"other"`` without a command."""
         return "other" if self.command is None else self.command.word
+
+    def steps(self) -> tuple[Query[Result], ...]:
+        """Return the statements that its text consists of, each with the plain result."""
+        any_answer: Query[Any] = self
+        return tuple(any_answer._replace(sql=sql, read=_as_it_is) for sql in self.sql.split(THEN))
 
     def __repr__(self) -> str:
         return f"<Query {self.sql!r}>"  # a token may be among the parameters, and aiosqlite logs it

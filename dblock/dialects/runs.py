@@ -144,7 +144,8 @@ class RunStatements(Dialect):
             WHERE l.lock_name = found.lock_name)"""
         # A semaphore's limit has the fence 0 and stays: its slots have other names than the value.
         # A rate limit's fence is its TAT, negative: it stays until that is over.
-        only = f"AND fence <> 0 AND fence > -{self.instant} AND NOT {named}"
+        # The empty name has the record of a member of a quorum, which stays.
+        only = f"AND fence <> 0 AND fence > -{self.instant} AND lock_name <> '' AND NOT {named}"
         return self._prune(self.value_table, "lock_name", f"written_at < {self.ago}", only)
 
     def _prune(self, table: str, key: str, old: str, only: str = "") -> str:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..dialects import meet
 from ..dialects.query import Query, all_rows
 from ..io.connecting import Connector
 from ..io.connections import Connections
 from ..io.target import address
 from ..protocol.explain import explain
 from ..protocol.faults import Fault, StatementError
-from . import common, mariadb, postgresql, sqlite
+from . import common, mariadb, mysql, postgresql, sqlite
 from .finding import Check, Finding, Level, Patient, note, ok, wrong
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ __all__ = ["Finding", "Level", "examine"]
 CHECKS: dict[str, tuple[Check, ...]] = {
     "postgresql": postgresql.CHECKS,
     "mariadb": mariadb.CHECKS,
+    "mysql": mysql.CHECKS,
     "sqlite": sqlite.CHECKS,
 }
 
@@ -43,6 +45,7 @@ def examine(locks: Locks) -> list[Finding]:
         connection = connections.take()
     except StatementError as failure:
         raise explain(dialect, failure) from failure.__cause__
+    meet(dialect)
     where = address(locks.engine.url, dialect.schema, dialect.prefix)
     findings = [ok("database", where)]
 

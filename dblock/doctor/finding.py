@@ -87,5 +87,5 @@ def trusted(other: LookAlike) -> Finding:
         "server",
         f"{other.name}: {other.reason}",
         "dblock promises nothing on this server",
-        "use PostgreSQL, MariaDB or SQLite itself",
+        "use PostgreSQL, MariaDB, MySQL or SQLite itself",
     )

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 
 from ..dialects.look_alikes import recognise
 from ..dialects.values import text
-from .common import TABLES
-from .finding import RESTORE_KEY, Check, Finding, Patient, note, ok, trusted, wrong
+from .finding import Check, Finding, Patient, note, ok, trusted, wrong
+from .innodb import SHORT_WAIT, short_limits, tables_kind
 from .mariadb_replication import replication
 
 # From this version on dblock's statements can switch innodb_snapshot_isolation off.
 SPARED = (11, 4, 2)
-# Seconds. With less, the server ends connections that are idle between two renewals.
-SHORT_WAIT = 60
 
 
 def server(patient: Patient) -> Iterator[Finding]:
@@ -69,8 +67,8 @@ def rollbacks(patient: Patient) -> Iterator[Finding]:
         yield wrong(
             "rollbacks",
             "innodb_rollback_on_timeout = ON",
-            "if a row lock or a guard is refused in your own transaction, the server silently "
-            "undoes the whole transaction",
+            "if a row lock, a guard or `once` is refused in your own transaction, the server "
+            "undoes the whole transaction, and dblock raises DeadlockDetected",
             "put this into the server's configuration, and restart it:\n"
             "innodb_rollback_on_timeout = OFF",
         )
@@ -127,51 +125,6 @@ def durability(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def tables_kind(patient: Patient) -> Iterator[Finding]:
-    """Check the engine, the collation and the index of each table."""
-    dialect = patient.dialect
-    where = f"table_schema = {'%(schema)s' if dialect.schema else 'DATABASE()'}"
-    for name in TABLES:
-        table = dialect.prefix + name
-        asked = {"table": table} | ({"schema": dialect.schema} if dialect.schema else {})
-        engines = patient.ask(
-            f"SELECT engine FROM information_schema.tables WHERE {where} "
-            "AND table_name = %(table)s",
-            **asked,
-        )
-        for (engine,) in engines:
-            if engine != "InnoDB":
-                yield wrong(
-                    f"engine of {name}",
-                    str(engine),
-                    "it has no transactions and no row locks: two may hold a name",
-                    f"ALTER TABLE {dialect.table(name)} ENGINE = InnoDB;",
-                )
-            keys = patient.ask(
-                "SELECT c.data_type FROM information_schema.statistics AS s "
-                "JOIN information_schema.columns AS c USING (table_schema, table_name, column_name)"
-                f" WHERE {where.replace('table_schema', 's.table_schema')} "
-                "AND s.table_name = %(table)s AND s.index_name = 'PRIMARY'",
-                **asked,
-            )
-            if not keys:
-                yield wrong(
-                    f"index of {name}",
-                    "it has no primary key",
-                    "one name can have two rows, and so two holders",
-                    RESTORE_KEY,
-                )
-            elif {kind for (kind,) in keys} != {"varbinary"}:
-                yield wrong(
-                    f"collation of {name}",
-                    "its key is not VARBINARY",
-                    "'a', 'A' and 'a ' may be the same lock",
-                    RESTORE_KEY,
-                )
-            else:
-                yield ok(f"table {name}", f"{engine}, with a key that is compared byte by byte")
-
-
 def idle_timeouts(patient: Patient) -> Iterator[Finding]:
     names = ("wait_timeout", "idle_transaction_timeout", "max_statement_time")
     (values,) = patient.ask(f"SELECT {', '.join(f'@@GLOBAL.{name}' for name in names)}")
@@ -180,16 +133,7 @@ def idle_timeouts(patient: Patient) -> Iterator[Finding]:
         for name, value in zip(names, values, strict=True)
         if (value < SHORT_WAIT if name == "wait_timeout" else value > 0)
     ]
-    if not limits:
-        yield ok("idle timeouts", "none is short")
-        return
-    yield note(
-        "idle timeouts",
-        ", ".join(limits),
-        "the server ends your connections that are idle for longer, and statements that take "
-        "longer, and the row locks of their transactions",
-        "use a lease for long work",
-    )
+    yield short_limits(limits)
 
 
 def _set(name: str, value: str) -> str:

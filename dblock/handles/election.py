@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..holding.database import Database
     from ..holding.lease_hold import LeaseHold
     from ..lock_state import Leader
-    from .lease import Lease
+    from .held import AcquirableLease
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class Leadership(HeldLease):
 
     _kind = "Leadership"
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, lease: AcquirableLease) -> None:
         super().__init__(lease._database, lease.name, lease._options)
         self._lease = lease  # takes the hold that is this term
         self._holds = lease._holds  # one hold, which both handles see
@@ -64,16 +64,19 @@ class Leadership(HeldLease):
         surface."""
         refusal = self._lease._acquire(wait)
         if refusal is None:
-            # This statement notifies observers of the term. The term is valid without it too.
-            try:
-                self._proclaim("null", self._database.dialect.timing.leaving)
-            except BaseException as error:
-                if not isinstance(error, DBLockError) or isinstance(error, LockLost):
-                    with contextlib.suppress(DBLockError):
-                        self.release()
-                    raise
-                _log.info("observers were not notified of the new term of %r: %s", self.name, error)
+            self._announce()
         return refusal
+
+    def _announce(self) -> None:
+        """Notify observers of the term. The term is valid without it too."""
+        try:
+            self._proclaim("null", self._database.dialect.timing.leaving)
+        except BaseException as error:
+            if not isinstance(error, DBLockError) or isinstance(error, LockLost):
+                with contextlib.suppress(DBLockError):
+                    self.release()
+                raise
+            _log.info("observers were not notified of the new term of %r: %s", self.name, error)
 
     def proclaim(self, value: Any) -> None:
         """Publish ``value`` with the leader, for the rest of the term.
@@ -95,15 +98,17 @@ class Leadership(HeldLease):
         if database.dialect.traits.one_writer:
             database.callers.refuse_as_writer(self.name, "proclaimed for")
         try:
-            exchange = database.exchange(self.name, timeout=patience)
-            database.run(
-                election.proclaim(
-                    exchange, hold.token, lambda: hold.lease, value, self._proclaimed
-                ),
-                orphaned=self._proclaimed.sessions,
-            )
+            self._write_value(hold, value, patience)
         except LockLost as loss:
             raise self._lose(hold, loss) from loss.__cause__
+
+    def _write_value(self, hold: LeaseHold, value: str, patience: float) -> None:
+        database = self._database
+        exchange = database.exchange(self.name, timeout=patience)
+        database.run(
+            election.proclaim(exchange, hold.token, lambda: hold.lease, value, self._proclaimed),
+            orphaned=self._proclaimed.sessions,
+        )
 
     def resign(self) -> None:
         """End the term, so that another process can lead immediately. See :meth:`release`.
@@ -125,6 +130,9 @@ class Leadership(HeldLease):
 
     def _end(self, hold: LeaseHold, after: float = 0.0) -> None:
         super()._end(hold, after)
+        self._notify_observers()
+
+    def _notify_observers(self) -> None:
         database = self._database
         # An observer that gets no notification finds the change when it polls.
         with contextlib.suppress(DBLockError):
@@ -149,7 +157,7 @@ class Election:
     #: The class of its terms; Django's election overrides it.
     term_class: type[Leadership] = Leadership
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, lease: AcquirableLease) -> None:
         self.name = lease.name
         self._lease = lease
         self._database = lease._database
@@ -251,7 +259,10 @@ class Election:
         It raises Unavailable if the database cannot be reached. You can continue with it after
         that.
         """
-        return Observation(self._database, self.name, check_interval(interval))
+        return self._observation(check_interval(interval))
+
+    def _observation(self, interval: float) -> Observation:
+        return Observation(self._database, self.name, interval)
 
 
 class Observation:
@@ -262,7 +273,10 @@ class Observation:
         self._name = name
         self._interval = interval
         self._before = election.UNSEEN
-        database.contenders.local_queue.notifier.observed_by(self)
+        self._listen()
+
+    def _listen(self) -> None:
+        self._database.contenders.local_queue.notifier.observed_by(self)
 
     def __iter__(self) -> Self:
         return self

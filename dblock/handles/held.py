@@ -21,7 +21,7 @@ from ..protocol.renew import Asked
 from ..protocol.state import Renewal
 from ..protocol.steps import Procedure
 from ..protocol.term import Term
-from .base import Named, Releasable
+from .base import Named, Releasable, SingleHandle
 
 if TYPE_CHECKING:
     from ..holding.database import Database
@@ -89,11 +89,14 @@ class HeldLease(Named, Releasable):
                 self._database.keeper().moved(hold, asked)
             renewal = Asked(Renewal(self.name, hold.token, length), held)
             try:
-                term = self._database.run(renew.renew(self._database.dialect, renewal, now))
+                term = self._ask_to_renew(renewal, now)
             except LockLost as loss:
                 raise self._lose(hold, loss) from loss.__cause__
             if not self._database.keeper().moved(hold, term):
                 raise hold.loss or self._holds.not_held()
+
+    def _ask_to_renew(self, asked: Asked, now: float) -> Term:
+        return self._database.run(renew.renew(self._database.dialect, asked, now))
 
     def release(self) -> None:
         """Release the lease. One round trip.
@@ -284,3 +287,12 @@ class HeldLease(Named, Releasable):
                 guarded(partial(on_lost, loss))
         assert hold.loss is not None
         return hold.loss
+
+
+class AcquirableLease(HeldLease, SingleHandle):
+    """A lease that callers acquire."""
+
+    @property
+    def reentrant(self) -> bool:
+        """Whether the holding thread may take it again, and no other thread may release it."""
+        return self._options.reentrant

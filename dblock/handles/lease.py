@@ -16,24 +16,18 @@ from ..protocol.lease import Held, LeaseRequest
 from ..protocol.observer import Change
 from ..protocol.schedule import RenewalSchedule
 from ..protocol.tokens import for_reader
-from .base import SingleHandle
-from .held import HeldLease
+from .held import AcquirableLease
 from .taking import Taking
 
 if TYPE_CHECKING:
     from ..protocol.release import Find
 
 
-class TakeableLease(HeldLease, SingleHandle):
+class TakeableLease(AcquirableLease):
     """A lease that callers take, alone or with others."""
 
     #: Whether others may share it, as a :class:`SharedLease`.
     _shares = False
-
-    @property
-    def reentrant(self) -> bool:
-        """Whether the holding thread may take it again, and no other thread may release it."""
-        return self._options.reentrant
 
     def _try_within(self, wait: float | None) -> NotAcquired | None:
         """Take the lease, waiting up to ``wait`` seconds. One round trip when the name is free.

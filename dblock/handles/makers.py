@@ -89,11 +89,11 @@ class Makers:
         not at all. With ``reentrant=True`` the holding thread can take the lease again, without a
         round trip, and no other thread can release it.
 
-        On PostgreSQL dblock notifies the waiters in the order of arrival. On MariaDB one waiter
-        polls, and the others wait behind it in the server. On SQLite, and behind a pooler, waiters
-        poll after random times. No waiter starves. With ``fair=True`` the order is strict on every
-        database, and passing the lease on to the next waiter takes longer. A free name is reserved
-        for the first waiter for 0.4 s, so a dead waiter does not stop the others.
+        On PostgreSQL dblock notifies the waiters in the order of arrival. On MySQL and MariaDB one
+        waiter polls, and the others wait behind it in the server. On SQLite, and behind a pooler,
+        waiters poll after random times. No waiter starves. With ``fair=True`` the order is strict
+        on every database, and passing the lease on to the next waiter takes longer. A free name is
+        reserved for the first waiter for 0.4 s, so a dead waiter does not stop the others.
 
         dblock renews the lease after each third of the TTL, or every ``renew_every`` seconds, which
         is at most half of the TTL. It does so at most ``max_renewals`` times, and never past

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..arguments import Seconds
 from ..errors import DBLockError, LockLost, NotAcquired, Unsupported
 from .base import Handle
-from .lease import TakeableLease
+from .held import AcquirableLease
 from .row import RowLock
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class MultiLock(Handle):
-    """Several locks that you take as one, made by :meth:`Locks.all`.
+    """Several locks that you take as one, made by :meth:`Locks.all` and
+    :meth:`Quorum.all`.
 
     dblock takes them in the order of their names, so that no two callers wait for each other, and
     releases them in reverse. If one is refused, dblock releases the locks that it has already
@@ -26,11 +27,11 @@ class MultiLock(Handle):
     """
 
     def __init__(
-        self, locks: Sequence[TakeableLease | RowLock], wait: Seconds | None, database: Database
+        self, locks: Sequence[AcquirableLease | RowLock], wait: Seconds | None, database: Database
     ) -> None:
         super().__init__(wait, database)
         for lock in locks:
-            if not isinstance(lock, TakeableLease | RowLock):
+            if not isinstance(lock, AcquirableLease | RowLock):
                 raise TypeError(f"all() takes leases and row locks, not {type(lock).__name__}")
         names = [lock.name for lock in locks]
         if not names:
@@ -85,7 +86,7 @@ class MultiLock(Handle):
         """Renew the leases that waited for the others; return whether all are held now."""
         try:
             for lock in self.locks:
-                if isinstance(lock, TakeableLease) and _overdue(lock):
+                if isinstance(lock, AcquirableLease) and _overdue(lock):
                     lock.renew()
         except LockLost:
             return False
@@ -103,11 +104,11 @@ class MultiLock(Handle):
         return all(lock.held for lock in self.locks)
 
 
-def _overdue(lease: TakeableLease) -> bool:
+def _overdue(lease: AcquirableLease) -> bool:
     return lease.ttl - lease.margin - lease.remaining > lease.renew_every
 
 
-def _let_go(lock: TakeableLease | RowLock) -> None:
+def _let_go(lock: AcquirableLease | RowLock) -> None:
     """Release one lock because another was refused; its own loss does not matter any more."""
     with contextlib.suppress(LockLost):
         lock._leave()

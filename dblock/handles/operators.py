@@ -43,8 +43,8 @@ class Operators:
         its row.
 
         PostgreSQL shows which transaction holds a row lock. SQLite shows only that a transaction
-        is writing to the file. MariaDB shows a row lock after another session has waited for it for
-        a few seconds.
+        is writing to the file. MySQL and MariaDB show a row lock after another session has waited
+        for it for a few seconds.
         """
         check_name(name)
         return self._database.run(overview.show(self._database.exchange(name), LIMIT_MAX))
@@ -133,7 +133,7 @@ class Operators:
         lost, and its holder gets LockLost. The pause lasts for the longest TTL that dblock knows
         of, or for ``longest_ttl`` seconds. A shorter ``longest_ttl`` also shortens a pause that is
         going on. Then you assert that no holder works for longer, which dblock cannot check.
-        MariaDB and SQLite have no pause: Unsupported.
+        MySQL, MariaDB and SQLite have no pause: Unsupported.
         """
         longest = None if longest_ttl is None else check_pause(longest_ttl)
         return self._database.run(epoch.pause(self._database.exchange(), longest))

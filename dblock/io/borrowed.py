@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
+from ..dialects import meet
 from ..dialects.borrowed_driver import FAILED, BorrowedDriver
-from ..dialects.query import Query
+from ..dialects.query import FINALLY, THEN, Query
 from ..protocol.explain import explain, transaction_broken
 from ..protocol.faults import Fault, StatementError
 from ..protocol.steps import ExecuteInTransaction, Reply
@@ -81,6 +83,29 @@ class Borrowed(ABC):
     def execute(self, query: Query[R]) -> Reply[R]:
         """Run one statement. Raises StatementError for a fault of the database."""
 
+    def execute_all(self, query: Query[R]) -> Reply[R]:
+        """Run a statement, or one after the other the statements that its text consists of.
+
+        The last one with rows answers, or the last one if none has rows.
+        """
+        if THEN not in query.sql:
+            return self.execute(query)
+        first, *steps = query.steps()
+        restores = steps.pop() if steps[-1].sql.startswith(FINALLY) else None
+        replies = [self.execute(first)]
+        try:
+            replies += [self.execute(step) for step in steps]
+        except BaseException:
+            if restores is not None:
+                with contextlib.suppress(Exception):  # lost, and the setting with it
+                    self.execute(restores)
+            raise
+        if restores is not None:
+            self.execute(restores)
+        answer = next((one.answer for one in replies[::-1] if one.answer.rows), replies[-1].answer)
+        end = replies[-1]
+        return Reply(query.read(answer), replies[0].sent, end.now, end.server)
+
     @abstractmethod
     def savepoint(self) -> Any: ...
 
@@ -105,7 +130,7 @@ class Borrowed(ABC):
             # A savepoint, only on a database where a failure undoes more than its statement. SQLite
             # must not have one: if it began the transaction, its release would commit that.
             if step.keep is None or not self._dialect.traits.failure_aborts:
-                return self.execute(query)
+                return self.execute_all(query)
             self.begin()
             if not self.driver.has_begun(self.driver_connection):  # saves two round trips
                 return self._execute_or_undo(query, step.keep, self.start_over)
@@ -141,21 +166,23 @@ class Borrowed(ABC):
     def recognise(self) -> None:
         """Ask the server what it is, unless it is known. Raises Unsupported for a look-alike."""
         adapter = self._dialect.adapter
-        if adapter.recognised:
+        if adapter.reached == self._dialect.name:
             return
-        try:
-            reply = self.execute(adapter.named)
-        except StatementError as failure:
-            if failure.fault is Fault.DISCONNECTED:
-                raise transaction_broken(failure) from failure.__cause__
-            raise explain(self._dialect, failure) from failure.__cause__
-        adapter.recognise(*reply.answer[0])
+        if not adapter.recognised:  # else another thread has asked, and not come to meet() yet
+            try:
+                reply = self.execute(adapter.named)
+            except StatementError as failure:
+                if failure.fault is Fault.DISCONNECTED:
+                    raise transaction_broken(failure) from failure.__cause__
+                raise explain(self._dialect, failure) from failure.__cause__
+            adapter.recognise(*reply.answer[0])
+        meet(self._dialect)
 
     def fault(self, cause: BaseException) -> Exception | None:
         """Return the fault that the driver's error means, or None if it means none."""
         if self.driver.failed_before(cause):
             return ValueError(unusable(FAILED))
-        fault = self.driver.classify(cause)
+        fault = self._dialect.adapter.classify_borrowed(self.driver, cause)
         if fault is None:
             return None
         timed_out = fault is Fault.DISCONNECTED and self.driver.timed_out(cause)
@@ -183,3 +210,12 @@ class TableTransaction(Borrowed):
 def unusable(problem: str) -> str:
     """Say that a transaction cannot be used."""
     return f"nothing can be locked in this transaction: {problem}"
+
+
+def of_another_kind(dialect: Dialect, backend: str) -> ValueError:
+    """Return the error for a transaction in another kind of database than the locks'."""
+    # Before the first connection, MariaDB and MySQL are not told apart.
+    return ValueError(
+        f"these locks are in {' or '.join(dialect.backends)}, the transaction is in {backend}: "
+        "a row lock lives in the database of its transaction"
+    )

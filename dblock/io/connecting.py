@@ -186,7 +186,7 @@ def detached(pool: Pool) -> Any:
         if "'cryptography' package" not in str(error):
             raise
         raise Unsupported(
-            f"the driver cannot log in: {error}. pip install cryptography, or connect over TLS"
+            f"the driver cannot log in: {error}. pip install 'dblock[mysql]', or connect over TLS"
         ) from error
     connection = proxy.driver_connection
     proxy.detach()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..dialects import meet
 from ..protocol import place
 from ..protocol.commands import LookAround
 from ..protocol.exchange import Exchange
@@ -30,6 +31,7 @@ class SchemaCheck:
 
     def __call__(self, connections: Connections, connection: OwnConnection) -> None:
         """Raises SchemaMissing for tables of another version, or none."""
+        meet(self._dialect)
         known = self._dialect.place
         if known is not None and known.clustered == self._dialect.adapter.clustered:
             return

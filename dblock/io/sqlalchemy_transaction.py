@@ -14,7 +14,7 @@ from ..dialects.query import Query, Result
 from ..protocol import commands
 from ..protocol.faults import Fault, StatementError
 from ..protocol.steps import Reply
-from .borrowed import TableTransaction, lenders, unusable
+from .borrowed import TableTransaction, lenders, of_another_kind, unusable
 from .user_connection import UserConnection, savepoints_of, user_connection
 
 if TYPE_CHECKING:
@@ -65,10 +65,7 @@ def borrow(
     if connection.closed or connection.invalidated:
         raise ValueError("nothing can be locked on this connection: it is closed")
     if connection.dialect.name not in dialect.backends:
-        raise ValueError(
-            f"these locks are in {dialect.name}, the transaction is in "
-            f"{connection.dialect.name}: a row lock lives in the database of its transaction"
-        )
+        raise of_another_kind(dialect, connection.dialect.name)
     cached = user_connection(connection, dialect)
     root = connection.get_transaction()
     if root is not None and not root.is_active:
@@ -333,8 +330,15 @@ class BorrowedTransaction(TableTransaction):
         return {column["name"]: column["type"] for column in columns}
 
     def _told(self, error: Exception) -> Exception:
-        """Return the fault that an error means, or the error itself if it means none."""
-        fault = self.fault(cause_of(error))
+        """Return the fault that an error means, or the error itself if it means none.
+
+        SQLAlchemy does not know every error of a broken connection, and would send a ROLLBACK over
+        it, whose error would hide this one.
+        """
+        cause = cause_of(error)
+        fault = self.fault(cause)
+        if isinstance(fault, StatementError) and fault.fault is Fault.DISCONNECTED:
+            self.connection.invalidate(cause)
         if fault is None and isinstance(error, FailedStatement):
             error.hide_parameters = True  # a token may be among them
         return fault or error

@@ -90,11 +90,12 @@ class Drivers(NamedTuple):
             adapter.bound_connecting(made)
             return made
         except (ModuleNotFoundError, NoSuchModuleError) as error:
-            own = adapter.drivers[0]
+            own, url = adapter.drivers[0], given if isinstance(given, URL) else given.url
+            extra = adapter.extras.get(url.get_backend_name())
             beside = "" if driver in adapter.drivers else f", which dblock needs beside {driver},"
             raise Unsupported(
                 f"the driver {own}{beside} is not installed ({error}): "
-                f"pip install 'dblock[{adapter.extra}]'"
+                f"pip install 'dblock[{extra}]'"
             ) from error
 
 
@@ -217,16 +218,17 @@ def choose(
         if backend in kind.backends:
             adapter = adapters[name]
             if driver and driver not in adapter.carried:
+                extra = adapter.extras.get(backend)
                 raise Unsupported(
                     f"dblock does not know the driver {driver}, but {', '.join(adapter.carried)}: "
                     f"use {backend}+{adapter.drivers[0]}://..."
-                    + (f" (pip install 'dblock[{adapter.extra}]')" if adapter.extra else "")
+                    + (f" (pip install 'dblock[{extra}]')" if extra else "")
                 )
             return kind, adapter
     raise Unsupported(
         f"dblock does not know the database {backend!r}; it works on "
-        "postgresql (pip install 'dblock[postgresql]'), mariadb (pip install 'dblock[mariadb]') "
-        "and sqlite (built in)"
+        "postgresql (pip install 'dblock[postgresql]'), mariadb (pip install 'dblock[mariadb]'), "
+        "mysql (pip install 'dblock[mysql]') and sqlite (built in)"
     )
 
 

@@ -76,7 +76,7 @@ class Attempt:
     doubt: Doubt | None = None
     #: How many times the connection broke.
     cuts: int = 0
-    #: The error for the last try, if the server canceled it.
+    #: The error for the last try, if the server canceled it or this side gave up on it.
     timed_out: DBLockError | None = None
     #: The end of the pause after a crash or a failover, by the holder's clock; None if the witness
     #: was not read.
@@ -242,8 +242,9 @@ class Attempt:
             self.cuts += 1
             self.exchange.settling = True
             self.opens = None  # another server may answer now, with a pause of its own
-        if failure.fault is Fault.CANCELED:
-            self.timed_out = self.exchange.explain(failure)
+        if failure.fault is Fault.CANCELED or (broken and failure.timed_out):
+            # It is told if the try is known by then to have changed nothing.
+            self.timed_out = self.exchange.explain(failure, harmless=True)
             self.timed_out.__cause__ = failure.__cause__
         if may_be_executed(self.exchange, failure):
             self.doubt = self.doubt or Doubt()

@@ -7,7 +7,7 @@ each (:mod:`dblock.dialects.statement`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from .commands import SeeHidden
@@ -42,7 +42,8 @@ class Traits:
     has_witness: bool = False
     #: The database notifies a waiter in a name's queue of its turn; without this waiters poll.
     can_notify: bool = False
-    #: One statement can read which transaction has locked a row.
+    #: One statement can read which transaction has locked a row. An instance whose role may not
+    #: read that replaces it.
     sees_row_locks: bool = False
     #: Each name has a user lock, and waiters can wait for the user lock in the server.
     can_wait_in_server: bool = False
@@ -52,7 +53,8 @@ class AbstractDialect(ABC):
     """A database with dblock's tables in ``schema``, as procedures see it."""
 
     name: ClassVar[str]
-    #: An instance for MariaDB replaces it when it learns whether its server is a cluster's node.
+    #: An instance for MySQL or MariaDB replaces it when it learns whether its server is a node of a
+    #: cluster; and any, in :meth:`hide_row_locks`.
     traits: Traits
     schema: str | None
     prefix: str
@@ -80,6 +82,10 @@ class AbstractDialect(ABC):
     @abstractmethod
     def privileges(self, role: str) -> tuple[str, ...]:
         """Return the statements that grant a role its rights, or a sentence that says them."""
+
+    def hide_row_locks(self) -> None:
+        """Take it from now on that this role is not shown which transactions have locked rows."""
+        self.traits = replace(self.traits, sees_row_locks=False)
 
     # --- location of the tables --------------------------------------------------------------
 

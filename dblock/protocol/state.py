@@ -200,6 +200,22 @@ class Witness(NamedTuple):
     longest_ttl: float
 
 
+class Member(NamedTuple):
+    """A database's record as a member of a quorum, and what it depends on.
+
+    ``value`` is the record's text, None if there is none: ``longest`` is the longest TTL that the
+    member votes for, in milliseconds, and it votes in ``opens`` seconds, or now if that is not
+    positive. ``instance`` tells one start of the server from another, where the database shows it.
+    No name has a larger fence there than ``fence``.
+    """
+
+    value: str | None
+    longest: int
+    opens: float
+    instance: str
+    fence: int
+
+
 class Granted(NamedTuple):
     """A lease as the granting statement reported it; ``remaining`` is in seconds, by the database's
     clock.

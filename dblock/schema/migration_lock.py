@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from ..arguments import Seconds, check_name, check_wait
-from ..dialects import Dialect
+from ..dialects import Dialect, meet
 from ..errors import LockLost, NotAcquired, Unavailable, Unsupported
 from ..io.connecting import detached
 from ..io.driver_errors import first_line, is_driver_error
@@ -182,6 +182,7 @@ def _session_lock(own: Connection, dialect: Dialect, name: str) -> Callable[[], 
 
     with told(dialect):
         dialect.adapter.prepare_migrator(own.connection.driver_connection)
+        meet(dialect)
     return attempt
 
 

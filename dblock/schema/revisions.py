@@ -75,8 +75,9 @@ def statements(
 ) -> list[str]:
     """Return the SQL statements of :func:`create`, or of :func:`drop` with ``down``. No I/O.
 
-    ``backend`` is SQLAlchemy's name of the database: ``"postgresql"``, ``"mariadb"``, ``"sqlite"``.
-    The statements do not touch a version table.
+    ``backend`` is SQLAlchemy's name of the database: ``"postgresql"``, ``"mariadb"``, ``"mysql"``
+    or ``"sqlite"``. MariaDB runs the ones for ``"mysql"`` as well. The statements do not touch a
+    version table.
     """
     said = _Said()
     options = {"as_sql": True, "output_buffer": said, **_place(schema, prefix)}

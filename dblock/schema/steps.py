@@ -7,16 +7,30 @@ The revision itself defines the columns of a table.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy.schema import CreateColumn
+
+
+class Looks(Enum):
+    """How a step learns whether a column is there."""
+
+    #: The statement: ADD COLUMN IF NOT EXISTS, DROP COLUMN IF EXISTS.
+    STATEMENT = "statement"
+    #: A statement that is prepared from what the server's catalogue says. MySQL has no other way,
+    #: and MariaDB has it too.
+    PREPARED = "prepared"
+    #: The migration, before it sends a statement.
+    MIGRATION = "migration"
 
 
 class DatabaseKind(NamedTuple):
     """The abilities of a kind of database."""
 
-    #: ADD COLUMN IF NOT EXISTS, DROP COLUMN IF EXISTS.
-    looks: bool
+    #: How it is told to add or drop a column only if that is needed.
+    looks: Looks
     #: Printed statements run as one transaction, so no object can be left from an earlier run.
     whole: bool
     add_key: str | None
@@ -25,17 +39,22 @@ class DatabaseKind(NamedTuple):
 _KINDS = {
     # PostgreSQL replaces an existing key: it has no IF NOT EXISTS for keys.
     "postgresql": DatabaseKind(
-        looks=True,
+        looks=Looks.STATEMENT,
         whole=True,
         add_key="ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {key}, "
         "ADD CONSTRAINT {key} PRIMARY KEY (version)",
     ),
-    "mysql": DatabaseKind(
-        looks=True,
+    "mariadb": DatabaseKind(
+        looks=Looks.STATEMENT,
         whole=False,
         add_key="ALTER TABLE {table} ADD PRIMARY KEY IF NOT EXISTS (version)",
     ),
-    "sqlite": DatabaseKind(looks=False, whole=False, add_key=None),
+    "mysql": DatabaseKind(
+        looks=Looks.PREPARED,
+        whole=False,
+        add_key="ALTER TABLE {table} ADD PRIMARY KEY (version)",
+    ),
+    "sqlite": DatabaseKind(looks=Looks.MIGRATION, whole=False, add_key=None),
 }
 _NAMES = {"mariadb": "mysql"}
 
@@ -56,7 +75,9 @@ class Steps:
         self.prefix: str = context.opts.get("dblock_prefix", "dblock_")
         #: "postgresql", "mysql" or "sqlite".
         self.kind: str = _NAMES.get(self._dialect.name, self._dialect.name)
-        self._can = _KINDS[self.kind]
+        # Statements that are printed for a mysql:// URL have to work on MySQL and on MariaDB.
+        known = getattr(self._dialect, "is_mariadb", False)
+        self._can = _KINDS["mariadb" if known else self.kind]
 
     def name(self, table: str) -> str:
         """Return a table's name for a statement of text."""
@@ -87,13 +108,19 @@ class Steps:
         self._op.drop_table(self.prefix + table, schema=self.schema, if_exists=True)
 
     def add_column(self, table: str, column: sa.Column[Any]) -> None:
-        if not self._can.looks and column.name in self._columns(table):
+        if self._can.looks is Looks.PREPARED:
+            sa.Table("any", sa.MetaData(), column)  # SQLAlchemy asks it for its table
+            defined = CreateColumn(column).compile(dialect=self._dialect)
+            change = f"ALTER TABLE {self.name(table)} ADD COLUMN {defined}"
+            self._prepared(change, f"NOT {self._has_column(table, column.name)}")
+            return
+        if self._can.looks is Looks.MIGRATION and column.name in self._columns(table):
             return
         self._op.add_column(
             self.prefix + table,
             column,
             schema=self.schema,
-            if_not_exists=self._can.looks or None,
+            if_not_exists=self._can.looks is Looks.STATEMENT or None,
         )
 
     def comment(self, table: str, column: sa.Column[Any]) -> None:
@@ -109,9 +136,12 @@ class Steps:
             )
 
     def drop_column(self, table: str, column: str) -> None:
-        if self._can.looks:
-            quoted = self._dialect.identifier_preparer.quote(column)
+        quoted = self._dialect.identifier_preparer.quote(column)
+        if self._can.looks is Looks.STATEMENT:
             self.execute(f"ALTER TABLE IF EXISTS {self.name(table)} DROP COLUMN IF EXISTS {quoted}")
+        elif self._can.looks is Looks.PREPARED:
+            change = f"ALTER TABLE {self.name(table)} DROP COLUMN {quoted}"
+            self._prepared(change, self._has_column(table, column))
         elif self._printed or column in self._columns(table):
             self._op.drop_column(self.prefix + table, column, schema=self.schema)
 
@@ -120,7 +150,13 @@ class Steps:
         if self._can.add_key is None or self._has_key():
             return
         key = self._dialect.identifier_preparer.quote(f"{self.prefix}schema_pkey")
-        self.execute(self._can.add_key.format(table=self.name("schema"), key=key))
+        change = self._can.add_key.format(table=self.name("schema"), key=key)
+        if self._can.looks is Looks.PREPARED:
+            constraints = f"information_schema.table_constraints WHERE {self._is_table('schema')}"
+            primary = "constraint_type = 'PRIMARY KEY'"
+            self._prepared(change, f"NOT EXISTS (SELECT 1 FROM {constraints} AND {primary})")
+        else:
+            self.execute(change)
 
     def done(self, number: int, mark: str = "revision") -> None:
         """Record that this revision was applied: an upgrade's last step."""
@@ -139,6 +175,21 @@ class Steps:
             table, before = self.name("schema"), number - 1
             self.execute(f"UPDATE {table} SET {mark} = {before} WHERE {mark} > {before}")
 
+    def _prepared(self, change: str, needed: str) -> None:
+        """Run a change of a table if the condition is met when it is run, also if it is printed."""
+        self.execute(f"SET @dblock_step = IF({needed}, {_literal(change)}, 'DO 0')")
+        self.execute("PREPARE dblock_step FROM @dblock_step")
+        self.execute("EXECUTE dblock_step")
+        self.execute("DEALLOCATE PREPARE dblock_step")
+
+    def _has_column(self, table: str, column: str) -> str:
+        columns = f"information_schema.columns WHERE {self._is_table(table)}"
+        return f"EXISTS (SELECT 1 FROM {columns} AND column_name = {_literal(column)})"
+
+    def _is_table(self, table: str) -> str:
+        database = "DATABASE()" if self.schema is None else _literal(self.schema)
+        return f"table_schema = {database} AND table_name = {_literal(self.prefix + table)}"
+
     def _columns(self, table: str) -> set[str]:
         """Return the names of a table's columns; none if there is no such table."""
         look = sa.inspect(self._op.get_bind()) if not self._printed else None
@@ -154,3 +205,8 @@ class Steps:
             self.prefix + "schema", schema=self.schema
         )
         return bool(found["constrained_columns"])
+
+
+def _literal(text: str) -> str:
+    """Return a text for a statement of MySQL's, in any sql_mode."""
+    return "'" + text.replace("'", "''") + "'"

@@ -30,7 +30,7 @@ class SimulatedTaskHolds(SimulatedHolds):
     caller = "task"
 
 
-class _BridgedInStore(locks._Bridged):
+class _BridgedInStore(locks.Bridged):
     _resolve = staticmethod(resolve)
 
 

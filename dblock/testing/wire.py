@@ -91,6 +91,7 @@ DOES: dict[type[Command[Any]], str] = {
     commands.Grant: "acquire",
     commands.GrantSlot: "acquire",
     commands.Take: "acquire",
+    commands.Vote: "acquire",
     commands.Join: "acquire",
     commands.JoinReaders: "acquire",
     commands.Attach: "acquire",

@@ -43,8 +43,9 @@ def upgrade() -> None:
         sa.Column("identity", TOKEN, comment="A random number that tells these tables apart."),
     )
     if steps.kind == "mysql":
-        # In a variable, which is replicated with its value. By statements, UUID() is not.
-        steps.execute("SET @dblock_identity = MD5(CONCAT(UUID(), RAND()))")
+        # In a variable, which is replicated with its value. By statements, UUID() is not. And by
+        # SHA2, because MySQL 9.6 has no MD5 any more.
+        steps.execute("SET @dblock_identity = LEFT(SHA2(CONCAT(UUID(), RAND()), 256), 32)")
     steps.execute(
         f"UPDATE {steps.name('schema')} SET identity = {IDENTITY[steps.kind]} "
         "WHERE identity IS NULL"

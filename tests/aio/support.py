@@ -118,6 +118,6 @@ async def in_transaction(driver: Any) -> bool:
         return bool(driver.info.transaction_status.name != "IDLE")
     if hasattr(driver, "in_transaction"):
         return bool(driver.in_transaction)
-    async with driver.cursor() as cursor:
-        await cursor.execute("SELECT @@in_transaction")
-        return bool((await cursor.fetchall())[0][0])
+    async with driver.cursor() as cursor:  # only the server's last answer says it
+        await cursor.execute("SELECT 1")
+    return bool(driver.get_transaction_status())

@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 
 from dblock import Conflict, DeadlockDetected, LockLost, Locks, NotEnough
 from dblock.aio import AsyncLocks
-from tests.conftest import BORROWED
+from tests.conftest import BORROWED, SERVERS
 from tests.support import EAGER, LONG, MOMENT, Facts, expire
 
 HOW = ("connection", "session", "scoped_session")
@@ -210,7 +210,7 @@ def test_a_row_lock_waits_in_the_users_transaction(url: str, run: Any) -> None:
     run(main())
 
 
-@pytest.mark.parametrize("db", ["postgresql", "mariadb", *BORROWED["asyncio"]], indirect=True)
+@pytest.mark.parametrize("db", [*SERVERS, *BORROWED["asyncio"]], indirect=True)
 def test_a_cancelled_wait_leaves_nothing_locked(url: str, run: Any) -> None:
     """Its transaction is gone with its connection, and the engine has others."""
 

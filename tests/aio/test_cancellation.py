@@ -20,7 +20,7 @@ from dblock.aio import AsyncDetachedLease, AsyncLease, AsyncLocks
 from dblock.dialects.query import Query
 from tests.aio.support import Stepped, cancelled_at, settled
 from tests.conftest import Database
-from tests.servers.mariadb import WAITS_FOR_A_ROW
+from tests.servers import mariadb, mysql
 from tests.support import EAGER, LONG, SECONDS, Facts, blocked
 from tests.waiting.watching import before_each
 from tests.worlds.behind import timed
@@ -300,7 +300,9 @@ WAITING = {
     "postgresql": "SELECT count(*) FROM pg_stat_activity"
     " WHERE wait_event_type = 'Lock' AND datname = current_database()",
     "mariadb": "SELECT count(*) FROM information_schema.processlist"
-    f" WHERE {WAITS_FOR_A_ROW} AND db = database()",
+    f" WHERE {mariadb.WAITS_FOR_A_ROW} AND db = database()",
+    "mysql": "SELECT count(*) FROM information_schema.processlist"
+    f" WHERE {mysql.WAITS_FOR_A_ROW} AND db = database()",
     "sqlite": "SELECT 0",
 }
 

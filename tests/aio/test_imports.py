@@ -116,7 +116,7 @@ def test_what_is_missing_is_named() -> None:
     )
     for driver, extra, url in (
         ("aiosqlite", "sqlite-async", "sqlite+aiosqlite:////nowhere"),
-        ("asyncmy", "mariadb-async", "mysql+asyncmy://host/db"),
+        ("asyncmy", "mysql-async", "mysql+asyncmy://host/db"),
         ("psycopg", "postgresql", "postgresql+psycopg://host/db"),
     ):
         said = run(f"""

@@ -13,11 +13,11 @@ from tenacity import stop_after_attempt, wait_none
 
 from dblock import Conflict, RetryPolicy
 from dblock.aio import retry_on_conflict
-from tests.conftest import BORROWED
+from tests.conftest import BORROWED, SERVERS
 from tests.support import LONG
 
 
-@pytest.mark.parametrize("db", ["postgresql", "mariadb", *BORROWED["asyncio"]], indirect=True)
+@pytest.mark.parametrize("db", [*SERVERS, *BORROWED["asyncio"]], indirect=True)
 def test_a_deadlock(url: str, run: Any) -> None:
     """Two take two rows in opposite order: one is undone by the database, and comes again."""
     tries: list[int] = []

@@ -52,7 +52,7 @@ def test_list(dblock: Program, db: Database) -> None:
         tokens = [lease.token for lease in (a, b, c)]
 
     assert text[0] == 0
-    assert text[2] == f"dblock: locks are in {address(locks.engine.url)}\n"
+    assert text[2] == f"dblock: locks are in {address(db.url)}\n"
     rows = [line.split("\t") for line in text[1].splitlines()]
     assert [row[0] for row in rows] == ["a", "b [red]", r"c\t☾\x1b[2J"]
     assert all(row[2].endswith(f"pid {os.getpid()} me") for row in rows)

@@ -81,7 +81,7 @@ class Bash:
             ready, _, _ = select.select([self.terminal], [], [], SECONDS)
             assert ready, seen
             came = os.read(self.terminal, 10_000).decode()
-            seen += came
+            seen += came.replace("\a", "")  # which may be between two parts of a completed word
             if came.endswith("\a"):
                 self.type("\t")
         return seen

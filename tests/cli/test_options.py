@@ -76,6 +76,7 @@ NEEDED = {
     "prune": ["--older-than", "1d"],
     "serve": ["--url", "sqlite:////nowhere/at/all.db"],
     "token": ["a", "--tokens", "/nowhere/at/all", "--names", "a"],
+    "rejoin": ["a"],
     "downgrade": ["--revision", "base", "--yes"],
 }
 

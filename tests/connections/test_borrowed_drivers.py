@@ -18,19 +18,19 @@ from dblock.dialects.query import Query
 from dblock.io.runtime import Runtime
 from dblock.io.sqlalchemy_transaction import borrow
 from dblock.protocol.faults import Fault, StatementError
-from tests.conftest import BORROWED, Database, lent
+from tests.conftest import BORROWED, SERVERS, Database, lent
 from tests.servers import execute
 from tests.support import LONG, MOMENT, Facts, blocked, borrowed
 from tests.worlds.portal import WORLDS
 from tests.worlds.surface import Bridged
 from tests.worlds.world import World
 
-OWN = ("postgresql", "mariadb")
 PREPARED = 7  # times that a statement is sent, until each driver that prepares any has prepared it
-PAIRS = [(world, kind) for world in WORLDS for kind in (*OWN, *BORROWED[world])]
+PAIRS = [(world, kind) for world in WORLDS for kind in (*SERVERS, *BORROWED[world])]
 POSTGRESQL = [pair for pair in PAIRS if pair[1].startswith("postgresql")]
 PREPARING = [pair for pair in POSTGRESQL if not pair[1].endswith("psycopg2")]
 MARIADB = [pair for pair in PAIRS if pair[1].startswith("mariadb")]
+MYSQL = [pair for pair in PAIRS if pair[1].startswith("mysql")]
 each = pytest.mark.parametrize(("world", "db"), PAIRS, indirect=True)
 
 # What a server may answer, and what is made of it: None where that is not the database's fault.
@@ -66,6 +66,17 @@ CODES: dict[int, Fault | None] = {
     1792: Fault.READ_ONLY,
     1114: Fault.REFUSED,
     1365: None,
+}
+
+# What MySQL does not have in common with MariaDB.
+MYSQL_CODES: dict[int, Fault | None] = {
+    3572: Fault.BUSY,
+    3058: Fault.DEADLOCK,
+    3101: Fault.SERIALIZATION,
+    3024: Fault.CANCELED,
+    3098: Fault.REFUSED,
+    3100: Fault.REFUSED,
+    **{code: CODES[code] for code in (1205, 1213, 1317, 1146, 1142, 1290, 1792, 1365)},
 }
 
 
@@ -125,11 +136,29 @@ def test_errors_of_mariadb(locks: Locks, engine: Engine) -> None:
     assert found == CODES
 
 
+@pytest.mark.parametrize(("world", "db"), MYSQL, indirect=True)
+def test_errors_of_mysql(locks: Locks, engine: Engine) -> None:
+    raised = "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {}, MESSAGE_TEXT = 'from the test'"
+    found = {code: fault_of(engine, locks, raised.format(code)) for code in MYSQL_CODES}
+    assert found == MYSQL_CODES
+
+
+@contextlib.contextmanager
+def in_autocommit(engine: Engine, db: Database) -> Iterator[Connection]:
+    if "mysqlconnector" in db.users_url:  # which not every SQLAlchemy here can ask for it
+        with engine.connect() as connection:
+            driver_connection: Any = connection.connection.driver_connection
+            driver_connection.autocommit = True
+            yield connection
+    else:
+        with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+            yield connection
+
+
 @each
-def test_autocommit(locks: Locks, engine: Engine) -> None:
-    automatic = engine.execution_options(isolation_level="AUTOCOMMIT")
+def test_autocommit(locks: Locks, engine: Engine, db: Database) -> None:
     lease = locks.lease("report", ttl=LONG)
-    with automatic.connect() as connection, lease:
+    with in_autocommit(engine, db) as connection, lease:
         with pytest.raises(ValueError, match="autocommit mode, so nothing stays locked"):
             locks.row("order", on=connection).acquire()
         with pytest.raises(ValueError, match="autocommit mode"):

@@ -24,7 +24,7 @@ from dblock.schema import upgrade
 from tests.cli.conftest import Here as Here
 from tests.cli.conftest import here as here
 from tests.conftest import NewDatabase, find_or_skip, new_name
-from tests.servers import PostgreSQL, execute
+from tests.servers import FAMILY, PostgreSQL, execute
 from tests.worlds.portal import WORLDS
 from tests.worlds.world import World
 
@@ -107,10 +107,11 @@ def test_what_is_away_on_postgresql(world: World, strict: str) -> None:
     assert isinstance(told(world, strict), SchemaMissing)
 
 
+@pytest.mark.parametrize("kind", FAMILY)
 def test_what_mariadb_refuses_until_somebody_changes_it(
-    world: World, new_database: NewDatabase
+    world: World, new_database: NewDatabase, kind: str
 ) -> None:
-    db = new_database("mariadb")
+    db = new_database(kind)
     role = new_name()[:30]
     locked = new_name()[:30]
     execute(

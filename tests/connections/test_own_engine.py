@@ -23,16 +23,16 @@ from dblock.dialects.postgresql.arguments import CARRIED as POSTGRESQL
 from dblock.dialects.sqlite.adapter import SQLite3
 from dblock.schema import migration_lock
 from tests.conftest import BORROWED, Database, NewDatabase, lent
-from tests.servers import execute
+from tests.servers import FAMILY, execute
 from tests.support import LONG
 from tests.worlds.portal import WORLDS, Asyncio
 from tests.worlds.surface import Surface
 from tests.worlds.world import World
 
 PAIRS = [(world, kind) for world in WORLDS for kind in BORROWED[world]]
-MARIADBS = [pair for pair in PAIRS if pair[1].startswith("mariadb")]
+OF_FAMILY = [pair for pair in PAIRS if pair[1].startswith(FAMILY)]
 each = pytest.mark.parametrize(("world", "db"), PAIRS, indirect=True)
-of_mariadb = pytest.mark.parametrize(("world", "db"), MARIADBS, indirect=True)
+of_family = pytest.mark.parametrize(("world", "db"), OF_FAMILY, indirect=True)
 # All that means something in a URL, and nothing in a password.
 PASSWORD = "p@ss:w/rd%41?#&="
 
@@ -87,6 +87,9 @@ def test_an_engine(world: World, db: Database) -> None:
         ("mariadb", "mysql+aiomysql"),
         ("mariadb", "mariadb+asyncmy"),
         ("mariadb", "mariadb+mysqldb"),
+        ("mysql", "mysql+aiomysql"),
+        ("mysql", "mysql+mysqldb"),
+        ("mysql", "mysql+mysqlconnector"),
         ("sqlite", "sqlite+aiosqlite"),
     ],
     indirect=["db"],
@@ -126,7 +129,8 @@ def alone(url: str) -> Iterator[None]:
 def app(db: Database) -> Iterator[URL]:
     """A URL for the user's driver with a password that the server checks."""
     for sql in (
-        f"CREATE OR REPLACE USER app@'%' IDENTIFIED BY '{PASSWORD}'",
+        "DROP USER IF EXISTS app@'%'",
+        f"CREATE USER app@'%' IDENTIFIED BY '{PASSWORD}'",
         "GRANT ALL ON *.* TO app@'%'",
     ):
         execute(db.url, sql.replace("%", "%%"))
@@ -134,7 +138,7 @@ def app(db: Database) -> Iterator[URL]:
     execute(db.url, "DROP USER app@'%%'")
 
 
-@of_mariadb
+@of_family
 def test_a_password(world: World, db: Database, app: URL) -> None:
     # Old versions of SQLAlchemy do not quote all of a password.
     bare = app.set(password="here").render_as_string(hide_password=False)
@@ -147,7 +151,7 @@ def test_a_password(world: World, db: Database, app: URL) -> None:
     assert PASSWORD not in repr(locks)
 
 
-@of_mariadb
+@of_family
 def test_a_password_of_the_moment(world: World, db: Database, app: URL) -> None:
     """As clouds have them: a listener puts it in when a connection is made."""
     bare = app.set(password="old").render_as_string(hide_password=False)
@@ -246,9 +250,9 @@ def test_arguments_of_mysqlclient() -> None:
     ("url", "module", "extra", "own"),
     [
         ("postgresql+psycopg2://app@host/app", "psycopg", "postgresql", "psycopg"),
-        ("mysql+mysqldb://app@host/app", "pymysql", "mariadb", "pymysql"),
+        ("mysql+mysqldb://app@host/app", "pymysql", "mysql", "pymysql"),
         ("postgresql+asyncpg://app@host/app", "psycopg", "postgresql", "psycopg"),
-        ("mysql+aiomysql://app@host/app", "asyncmy", "mariadb-async", "asyncmy"),
+        ("mysql+aiomysql://app@host/app", "asyncmy", "mysql-async", "asyncmy"),
     ],
 )
 def test_the_own_driver_is_missing(
@@ -313,6 +317,34 @@ def test_of_psycopg2() -> None:
 )
 def test_of_mysqlclient(given: dict[str, Any], made: dict[str, Any]) -> None:
     assert MARIADB["mysqldb"](given) == made
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        (
+            {"password1": "s", "connection_timeout": 3, "client_flags": 2, "use_pure": True},
+            {"password": "s", "connect_timeout": 3},
+        ),
+        ({"ssl_disabled": "true", "ssl_ca": "/ca"}, {"ssl_disabled": True}),
+        ({"ssl_disabled": False, "ssl_ca": "/ca"}, {"ssl": {"ca": "/ca"}}),
+        (
+            {"ssl_ca": "/ca", "ssl_verify_cert": True},
+            {"ssl": {"ca": "/ca", "check_hostname": False, "verify_mode": "required"}},
+        ),
+        (
+            {"ssl_ca": "/ca", "ssl_verify_cert": True, "ssl_verify_identity": "1"},
+            {"ssl": {"ca": "/ca", "check_hostname": True, "verify_mode": "required"}},
+        ),
+    ],
+)
+def test_of_connector_python(given: dict[str, Any], made: dict[str, Any]) -> None:
+    assert MARIADB["mysqlconnector"](given) == made
+
+
+def test_hosts_that_connector_python_chooses() -> None:
+    with pytest.raises(Unsupported, match="failover= cannot be carried over"):
+        MARIADB["mysqlconnector"]({"failover": ({"host": "a"}, {"host": "b"})})
 
 
 def test_a_name_is_verified_without_an_authority_of_ones_own() -> None:

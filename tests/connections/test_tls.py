@@ -14,7 +14,7 @@ import pytest
 from dblock import Locks, Unavailable
 from dblock.aio import AsyncLocks
 from tests.conftest import find_or_skip, upgrade
-from tests.servers import Server, execute
+from tests.servers import FAMILY, MySQL, Server, execute
 from tests.servers.mariadb import MariaDB
 from tests.servers.own import make_directory, server_user
 from tests.servers.postgresql import PostgreSQL
@@ -51,8 +51,9 @@ def servers(certificates: Path) -> Iterator[dict[str, Server]]:
     with (
         find_or_skip(PostgreSQL) as postgresql,
         find_or_skip(lambda: MariaDB(options=tls)) as mariadb,
+        find_or_skip(lambda: MySQL(options=[*tls, "--tls-version=TLSv1.2,TLSv1.3"])) as mysql,
     ):
-        for server in (postgresql, mariadb):
+        for server in (postgresql, mariadb, mysql):
             upgrade(server.url)
         (hba,) = execute(postgresql.url, "SHOW hba_file")[0]
         ours = "hostssl all app all trust\nhost all app all reject\n"
@@ -65,10 +66,10 @@ def servers(certificates: Path) -> Iterator[dict[str, Server]]:
             "ALTER SYSTEM SET ssl = on",
             "SELECT pg_reload_conf()",
         )
-        execute(
-            mariadb.url, "CREATE USER app REQUIRE SSL", "GRANT ALL ON *.* TO app WITH GRANT OPTION"
-        )
-        yield {"postgresql": postgresql, "mariadb": mariadb}
+        grant = "GRANT ALL ON *.* TO app WITH GRANT OPTION"
+        for server in (mariadb, mysql):
+            execute(server.url, "CREATE USER app REQUIRE SSL", grant)
+        yield {"postgresql": postgresql, "mariadb": mariadb, "mysql": mysql}
 
 
 Settings = Callable[[Path], dict[str, Any]]
@@ -77,25 +78,40 @@ VERIFYING: dict[tuple[str, str], Settings] = {
     ("threads", "postgresql+psycopg2"): lambda ca: {"sslmode": "verify-full", "sslrootcert": ca},
     ("asyncio", "postgresql+asyncpg"): lambda ca: {"ssl": "verify-full"},  # and PGSSLROOTCERT
     ("threads", "mysql+mysqldb"): lambda ca: {"ssl_mode": "VERIFY_IDENTITY", "ssl": {"ca": ca}},
+    ("threads", "mysql+mysqlconnector"): lambda ca: {
+        "ssl_ca": ca,
+        "ssl_verify_cert": True,
+        "ssl_verify_identity": True,
+    },
     ("asyncio", "mysql+aiomysql"): lambda ca: {"ssl": ssl.create_default_context(cafile=ca)},
 }
 WITHOUT: dict[str, dict[str, Any]] = {
     "postgresql+psycopg2": {"sslmode": "disable"},
     "postgresql+asyncpg": {"ssl": False},
     "mysql+mysqldb": {"ssl_mode": "DISABLED"},
+    "mysql+mysqlconnector": {"ssl_disabled": True},
     "mysql+aiomysql": {},
 }
 
 
-@pytest.mark.parametrize(("world", "driver"), VERIFYING)
+CASES = [
+    (world, driver, kind)
+    for world, driver in VERIFYING
+    for kind in (("postgresql",) if driver.startswith("postgresql") else FAMILY)
+    if (driver, kind) != ("mysql+mysqlconnector", "mariadb")
+]
+
+
+@pytest.mark.parametrize(("world", "driver", "kind"), CASES)
 def test_own_connections(
     servers: dict[str, Server],
     certificates: Path,
     monkeypatch: pytest.MonkeyPatch,
     world: str,
     driver: str,
+    kind: str,
 ) -> None:
-    server = servers["postgresql" if driver.startswith("postgresql") else "mariadb"]
+    server = servers[kind]
     host = server.url.rpartition("@")[2]
     with WORLDS[world]() as here:
 

@@ -11,10 +11,10 @@ import pytest
 from dblock import Unavailable
 from dblock.io.driver import Driver
 from tests.conftest import Database
-from tests.servers import execute
+from tests.servers import FAMILY, execute
 
 # How to end the sessions of the database's users; SQLite has no sessions.
-END = {"postgresql": "SELECT pg_terminate_backend({})", "mariadb": "KILL {}"}
+END = {"postgresql": "SELECT pg_terminate_backend({})", **dict.fromkeys(FAMILY, "KILL {}")}
 
 
 def in_transactions(db: Database) -> list[int]:

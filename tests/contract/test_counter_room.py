@@ -21,6 +21,7 @@ from sqlalchemy.types import TypeEngine
 from dblock import Locks, NotEnough, Unsupported
 from tests.conftest import Database
 from tests.contract.counting import KEY, Change, made, refused
+from tests.servers import FAMILY
 from tests.support import borrowed
 
 BITS = {"small_integer": 16, "integer": 32, "big_integer": 64}
@@ -81,7 +82,7 @@ def test_unsigned_columns(
     locks: Locks, db: Database, engine: Engine, really: str, most: int, mode: str
 ) -> None:
     """Of which nothing but MariaDB knows; it would raise, or cut off, by the session's mode."""
-    if db.kind != "mariadb":
+    if db.kind not in FAMILY:
         return
     table = made(db, Integer, 2, really=really)
     counter = locks.counter(table.c.n, key=table.c.id, floor=None)

@@ -32,7 +32,8 @@ def begin(locks: Locks, below: Engine, slot: str, fence: int) -> None:
     """What is sent when a run begins, and now only is run by the server."""
     query = locks._database.dialect.query(BeginRun("a", slot, fence, "late"))
     with below.connect() as connection:
-        connection.exec_driver_sql(query.sql, query.params)
+        for step in query.steps():
+            connection.exec_driver_sql(step.sql, step.params)
 
 
 def last(locks: Locks) -> RunState:
@@ -134,7 +135,8 @@ def test_what_reopens_a_slot_late_does_not_touch_the_next_run(locks: Locks, belo
     assert job() == "done"
     record = last(locks)
     with below.connect() as connection:
-        connection.exec_driver_sql(query.sql, query.params)
+        for step in query.steps():
+            connection.exec_driver_sql(step.sql, step.params)
     assert last(locks) == record
     assert job() is None
 

@@ -12,6 +12,7 @@ from sqlalchemy.engine import Engine
 from dblock import Attempt, Locks, RetryPolicy
 from tests.conftest import Database
 from tests.contract.conftest import NewLocks
+from tests.servers import FAMILY
 from tests.support import LONG, SHORT, Threads, blocked, eventually, expire, lock_row
 
 HELD_UP = 0.7  # what a clock read too early would be wrong by
@@ -140,7 +141,7 @@ def test_a_lease_is_granted_only_while_it_lasts(
 
 TIME_ZONES = {
     "postgresql": "SET LOCAL TIME ZONE 'Pacific/Kiritimati'",
-    "mariadb": "SET time_zone = '+05:00'",
+    **dict.fromkeys(FAMILY, "SET time_zone = '+05:00'"),
     "sqlite": "SELECT 1",  # has none
 }
 

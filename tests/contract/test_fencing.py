@@ -32,8 +32,9 @@ from dblock import (
 )
 from dblock.aio import fencing as async_fencing
 from dblock.arguments import FENCE_MAX
-from tests.conftest import Database
+from tests.conftest import SERVERS, Database
 from tests.contract.test_names import ALIKE, AWKWARD
+from tests.servers import FAMILY
 from tests.support import (
     BORROWED,
     MOMENT,
@@ -300,7 +301,7 @@ def test_a_snapshot_that_is_older(
         with borrowed(gated, "connection") as other:
             gate(other, "report", 7)
             other.commit()
-        if db.kind == "mariadb":  # whose writes see what is newest
+        if db.kind in FAMILY:  # whose writes see what is newest
             with stale(7):
                 gate(on, "report", 6)
         else:
@@ -339,7 +340,7 @@ def test_a_snapshot_that_mariadb_insists_on(gated: Engine, facts: Facts) -> None
 
 IMPATIENT = {
     "postgresql": "SET LOCAL lock_timeout = '100ms'",
-    "mariadb": "SET SESSION innodb_lock_wait_timeout = 1",
+    **dict.fromkeys(FAMILY, "SET SESSION innodb_lock_wait_timeout = 1"),
     "sqlite": "PRAGMA busy_timeout = 100",
 }
 
@@ -356,7 +357,7 @@ def test_whoever_does_not_wait_long(gated: Engine, db: Database) -> None:
         second.rollback()
 
 
-@pytest.mark.parametrize("db", ["postgresql", "mariadb"], indirect=True)
+@pytest.mark.parametrize("db", SERVERS, indirect=True)
 def test_a_deadlock(gated: Engine, threads: Threads) -> None:
     with borrowed(gated, "connection") as on:
         for name in "ab":

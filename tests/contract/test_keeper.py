@@ -27,6 +27,7 @@ from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Execute, Procedure, Reply
 from dblock.protocol.term import Term
 from dblock.system import clock
+from tests.conftest import SERVERS
 from tests.contract.conftest import NewLocks
 from tests.contract.renewals import TTL, Renewals, Told, latch, moved
 from tests.contract.sessions import away
@@ -129,7 +130,7 @@ def test_a_busy_row_does_not_keep_the_others_from_renewal(locks: Locks, engine: 
         busy.release()
 
 
-@pytest.mark.parametrize("db", ["postgresql", "mariadb"], indirect=True)
+@pytest.mark.parametrize("db", SERVERS, indirect=True)
 def test_one_busy_row_is_the_only_one_missed(locks: Locks, engine: Engine) -> None:
     """In the batch itself: the keeper tries each of the others again, by then without it."""
     leases = held(locks, 5)

@@ -46,6 +46,7 @@ from dblock.protocol.waiters import Caller, Waiter
 from dblock.protocol.waiting import WaitOptions
 from tests.protocol.rows import Rows, reading
 from tests.protocol.stage import TABLES, located
+from tests.servers import FAMILY
 from tests.support import examples
 
 START = 1000.0
@@ -149,7 +150,7 @@ class Clock:
         if sql == self._dialect.query(commands.Grant("report", "", "", 1.0)).sql:
             return []
         if sql == self._dialect.query(commands.Join("report", "", "", 1.0, "")).sql:
-            grant = (7, 25.0, "e" * 32) if self._dialect.name == "mariadb" else (None, None, None)
+            grant = (7, 25.0, "e" * 32) if self._dialect.name in FAMILY else (None, None, None)
             return [(*grant, *HELD, *place)]
         if sql == self._dialect.query(commands.LookAround(borrowed=True)).sql:
             here = TABLES[self._dialect.name]

@@ -14,6 +14,7 @@ from dblock.protocol.lease import Held
 from dblock.protocol.term import Term
 from dblock.schema.tables import tables
 from tests.contract.conftest import NewLocks
+from tests.servers import FAMILY
 from tests.support import LONG, TABLE, WAITERS, Facts, Threads, blocked, borrowed, eventually
 
 MONTH = 30 * 24 * 3600.0
@@ -41,7 +42,7 @@ def rows(engine: Engine, locks: Locks) -> set[str]:
     """The names that have a row, and on MariaDB one for guards."""
     with engine.connect() as connection:
         found = set(connection.execute(select(TABLE.c.lock_name)).scalars())
-        if locks._database.dialect.name == "mariadb":
+        if locks._database.dialect.name in FAMILY:
             guards = set(connection.execute(text("SELECT lock_name FROM dblock_guard")).scalars())
             assert guards == found - {b""}
     return {name.decode() if isinstance(name, bytes) else name for name in found} - {""}
@@ -87,7 +88,7 @@ def test_the_floor_never_falls(locks: Locks, engine: Engine) -> None:
                 expires_at=LONG_AGO,
             )
         )
-        if locks._database.dialect.name == "mariadb":
+        if locks._database.dialect.name in FAMILY:
             connection.execute(text("INSERT INTO dblock_guard (lock_name) VALUES ('second')"))
     assert locks.prune_names(MONTH) == 1
     with locks.lease("first", ttl=LONG) as lease:
@@ -178,7 +179,7 @@ def test_page_by_page(locks: Locks, engine: Engine) -> None:
                 insert(TABLE),
                 [{"lock_name": locks._database.dialect.key(name), **old} for name in names],
             )
-            if locks._database.dialect.name == "mariadb":
+            if locks._database.dialect.name in FAMILY:
                 connection.execute(
                     text("INSERT INTO dblock_guard (lock_name) VALUES (:name)"),
                     [{"name": n} for n in names],

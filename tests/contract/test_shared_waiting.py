@@ -16,6 +16,7 @@ from dblock import Lease, Locks, NotAcquired, SharedLease
 from dblock.protocol.sharing import SharedAttempt
 from dblock.protocol.tokens import for_reader
 from tests.contract.conftest import NewLocks
+from tests.servers import FAMILY
 from tests.support import (
     LONG,
     MOMENT,
@@ -187,7 +188,7 @@ def test_a_writer_that_was_killed_while_it_waited_does_not_keep_readers_out(
             assert locks.show(NAME).readers == 2
 
 
-@pytest.mark.parametrize("db", ["mariadb", "sqlite"], indirect=True)
+@pytest.mark.parametrize("db", [*FAMILY, "sqlite"], indirect=True)
 def test_a_writer_that_was_killed_keeps_out_no_reader_that_does_not_wait(
     locks: Locks, others: Locks, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,7 +201,7 @@ def test_a_writer_that_was_killed_keeps_out_no_reader_that_does_not_wait(
         reader.release()
 
 
-@pytest.mark.parametrize("db", ["mariadb", "sqlite"], indirect=True)
+@pytest.mark.parametrize("db", [*FAMILY, "sqlite"], indirect=True)
 def test_a_writer_that_lives_is_seen_as_soon_as_it_stands_in_the_queue(
     new_locks: NewLocks, engine: Engine, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:

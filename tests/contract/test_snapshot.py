@@ -19,10 +19,11 @@ from tests.conftest import Database
 from tests.contract.shop import Shelf, left
 from tests.contract.test_fencing import gate
 from tests.contract.test_once import RESULT, call
+from tests.servers import FAMILY
 from tests.support import LONG, MOMENT, Borrowed, Facts, borrowed, new_session
 from tests.worlds.world import World
 
-pytestmark = pytest.mark.parametrize("db", ["mariadb"], indirect=True)
+pytestmark = pytest.mark.parametrize("db", FAMILY, indirect=True)
 
 ITS_OWN = "SHOW SESSION VARIABLES LIKE 'innodb_snapshot_isolation'"
 

@@ -16,6 +16,7 @@ import dblock.schema
 from dblock import Counter, Locks
 from tests.conftest import Database, NewDatabase, new_name, upgrade
 from tests.contract.shop import Base, Product
+from tests.servers import FAMILY
 from tests.servers.base import execute
 from tests.support import LONG, Threads, borrowed, new_session
 from tests.worlds.world import World
@@ -28,11 +29,11 @@ def empty(
     request: pytest.FixtureRequest, db: Database, new_database: NewDatabase
 ) -> Iterator[Database]:
     """Another database, where a table of the same name is another one."""
-    if db.kind != "mariadb":
+    if db.kind not in FAMILY:
         yield replace(new_database(db.kind), driver=db.driver)
         return
     # The databases of one server are one to a transaction. This is of another server.
-    server = request.getfixturevalue("hostile_mariadb")
+    server = request.getfixturevalue(f"hostile_{db.kind}")
     name = make_url(db.url).database
     server.create_database(name)
     yield replace(db, url=server.url_for(name), server=server)
@@ -40,8 +41,11 @@ def empty(
 
 
 @pytest.fixture
-def other(empty: Database) -> Database:
+def other(request: pytest.FixtureRequest, db: Database, new_database: NewDatabase) -> Database:
     """The same, with dblock's tables."""
+    if db.kind not in FAMILY:
+        return replace(new_database(db.kind, migrated=True), driver=db.driver)
+    empty: Database = request.getfixturevalue("empty")
     upgrade(empty.url)
     return empty
 
@@ -109,7 +113,7 @@ def test_a_transaction_in_another_database_is_refused(
         with pytest.raises(ValueError, match=REFUSED) as refused:
             way(locks, on)
         for one in (db, other):
-            place = make_url(one.url).database if db.kind != "mariadb" else f"port {port(one)}"
+            place = make_url(one.url).database if db.kind not in FAMILY else f"port {port(one)}"
             assert str(place) in str(refused.value)
         assert on.execute(text("SELECT stock FROM product WHERE id = 1")).scalar_one() == 10
         on.commit()  # it is still the user's, and nothing was recorded in it
@@ -181,7 +185,7 @@ def test_no_search_path_leads_elsewhere(
         moved = f"SET search_path = {schema}"
     else:
         tenant = make_url(new_database(db.kind, migrated=True).url).database
-        moved = f"USE `{tenant}`" if db.kind == "mariadb" else f"ATTACH '{tenant}' AS tenant"
+        moved = f"USE `{tenant}`" if db.kind in FAMILY else f"ATTACH '{tenant}' AS tenant"
     with borrowed(engine, "connection") as on:
         on.execute(text(moved))
         on.commit()
@@ -211,7 +215,7 @@ def test_a_counter_counts_where_the_schema_translate_map_leads(
         execute(db.url, f"CREATE SCHEMA {schema}")
     else:
         tenant = make_url(new_database(db.kind).url).database or ""
-        schema = tenant if db.kind == "mariadb" else schema
+        schema = tenant if db.kind in FAMILY else schema
     moved = engine.execution_options(schema_translate_map={None: schema})
     with borrowed(moved, "connection") as on:
         if db.kind == "sqlite":
@@ -238,7 +242,7 @@ def test_a_temporary_table_catches_no_lock(
         if not filled:
             on.execute(text("DELETE FROM dblock_lock"))
         on.commit()
-        if db.kind == "mariadb" and not filled:  # it hides the real one, by whatever name
+        if db.kind in FAMILY and not filled:  # it hides the real one, by whatever name
             with pytest.raises(ValueError, match="temporary table"):
                 locks.row("report", on=on).acquire()
         else:

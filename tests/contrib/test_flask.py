@@ -17,7 +17,7 @@ from sqlalchemy import Column, Integer, MetaData, Table, inspect
 from dblock import Locks, NotAcquired, SchemaMissing
 from dblock.contrib.flask import DBLock
 from dblock.testing import Faults
-from tests.conftest import NewDatabase
+from tests.conftest import KINDS, SERVERS, NewDatabase
 from tests.contrib.project import HEAD
 from tests.support import LONG, Threads
 
@@ -72,9 +72,15 @@ def create_app() -> Iterator[Factory]:
         yield create_app
 
 
-@pytest.mark.parametrize("alchemy", [True, False], ids=["flask-sqlalchemy", "url"])
-def test_a_request(new_database: NewDatabase, create_app: Factory, alchemy: bool) -> None:
-    database = new_database("mariadb" if alchemy else "postgresql", migrated=True)
+@pytest.mark.parametrize(
+    ("kind", "alchemy"),
+    [("mariadb", True), ("mysql", True), ("postgresql", False)],
+    ids=["mariadb-flask-sqlalchemy", "mysql-flask-sqlalchemy", "postgresql-url"],
+)
+def test_a_request(
+    new_database: NewDatabase, create_app: Factory, kind: str, alchemy: bool
+) -> None:
+    database = new_database(kind, migrated=True)
     app = create_app(database.url, alchemy=alchemy)
     client = app.test_client()
     assert client.post("/report").json == {"fence": 1}
@@ -244,10 +250,11 @@ def test_a_setting_that_is_set_but_empty_is_refused(
         del app.config[next(iter(config))]  # the fixture closes its locks
 
 
+@pytest.mark.parametrize("kind", SERVERS)
 def test_a_row_lock_in_the_session(
-    new_database: NewDatabase, create_app: Factory, threads: Threads
+    new_database: NewDatabase, create_app: Factory, threads: Threads, kind: str
 ) -> None:
-    database = new_database("postgresql", migrated=True)
+    database = new_database(kind, migrated=True)
     app = create_app(database.url)
     with app.app_context(), Locks(database.url) as others:
         with locks.row("order:42", on=db.session):
@@ -256,6 +263,21 @@ def test_a_row_lock_in_the_session(
         db.session.commit()
         with others.row("order:42", wait=0):
             pass
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
+def test_the_session_of_another_bind_on_the_same_server_locks_where_the_locks_are(
+    new_database: NewDatabase, create_app: Factory, kind: str
+) -> None:
+    """A transaction is the server's there, and may lock rows in any of its databases."""
+    shop, binds = new_database(kind, migrated=True), new_database(kind, migrated=True)
+    app = create_app(shop.url, SQLALCHEMY_BINDS={"locks": binds.url}, DBLOCK_BIND_KEY="locks")
+    with app.app_context(), Locks(binds.url) as others, Locks(shop.url) as elsewhere:
+        assert locks.row("order", on=db.session).acquire()
+        assert not others.lease("order").acquire(blocking=False)
+        assert elsewhere.lease("order", wait=0).acquire()
+        db.session.rollback()
+        assert others.lease("order", wait=0).acquire()
 
 
 @pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
@@ -274,8 +296,9 @@ def test_the_session_of_another_bind_is_refused(
         db.session.rollback()
 
 
-def test_tables_that_are_missing(new_database: NewDatabase, create_app: Factory) -> None:
-    app = create_app(new_database("sqlite").url)
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_that_are_missing(new_database: NewDatabase, create_app: Factory, kind: str) -> None:
+    app = create_app(new_database(kind).url)
     with app.app_context(), pytest.raises(SchemaMissing, match="`flask dblock upgrade`"):
         locks.lease("report").acquire()
     assert app.test_cli_runner().invoke(args=["dblock", "upgrade"]).exit_code == 0

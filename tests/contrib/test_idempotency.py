@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from tests.support import SECONDS, Facts, Threads
 KEY = '"8e03978e-40d5-43dd-bc93-6894a57f9324"'
 EACH = [(shop, kind) for shop in SHOPS for kind in KINDS]
 #: What is above the databases: each framework on another one.
-IN_TURN = list(zip(SHOPS, KINDS, strict=True))
+IN_TURN = list(zip(cycle(SHOPS), KINDS, strict=False))
 Open = Callable[..., Shop]
 
 

@@ -244,9 +244,13 @@ def test_a_temporary_table_does_not_make_a_migrator(
         pass
 
 
-def test_on_mariadb_who_has_it_is_named(new_database: NewDatabase) -> None:
-    """There a session cannot tell what others' accounts may do, so all are waited for."""
-    database = new_database("mariadb")
+@pytest.mark.parametrize(
+    ("kind", "made"), [("mariadb", "SHA1('{}')"), ("mysql", "SHA2('{}', 256)")]
+)
+def test_who_has_it_is_named(new_database: NewDatabase, kind: str, made: str) -> None:
+    """On MariaDB and MySQL a session cannot tell what others' accounts may do, so all are waited
+    for."""
+    database = new_database(kind)
     there = make_url(database.url)
     name = new_name()[:30]
     key = hashlib.blake2b(b"dblock/migrations", digest_size=8).hexdigest()
@@ -256,7 +260,7 @@ def test_on_mariadb_who_has_it_is_named(new_database: NewDatabase) -> None:
     )
     try:
         with session.cursor() as cursor:
-            cursor.execute(f"SELECT GET_LOCK(SHA1('{key}/{there.database}'), 0)")
+            cursor.execute(f"SELECT GET_LOCK({made.format(f'{key}/{there.database}')}, 0)")
             assert cursor.fetchone() == (1,)
         number = session.thread_id()
         with refused(database.url, f"session {number} has the lock, of '{name}'"):

@@ -13,7 +13,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sess
 from tenacity import stop_after_attempt, wait_none
 
 from dblock import Conflict, RetryPolicy, retry_on_conflict
-from tests.conftest import BORROWED, Database, NewDatabase
+from tests.conftest import BORROWED, SERVERS, Database, NewDatabase
 from tests.support import LONG, SECONDS, Threads
 
 
@@ -89,7 +89,7 @@ def test_other_errors_are_not_retried(engine: Engine) -> None:
     assert len(tries) == 1
 
 
-@pytest.mark.parametrize("kind", ["postgresql", "mariadb", *BORROWED["threads"]])
+@pytest.mark.parametrize("kind", [*SERVERS, *BORROWED["threads"]])
 def test_a_deadlock(new_database: NewDatabase, threads: Threads, kind: str) -> None:
     """Two take two rows in opposite order: one is undone by the database, and comes again."""
     made = create_engine(new_database(kind).users_url)

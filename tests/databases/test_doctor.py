@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from dblock import Locks, Unavailable
+from dblock.dialects import DIALECTS
 from dblock.dialects.query import Query, all_rows
 from dblock.doctor import Finding, Level, examine
 from dblock.doctor.finding import Patient
@@ -66,17 +67,14 @@ def test_tables(new_database: NewDatabase, statement: str, what: str, expected: 
     assert level(url, what) == expected
 
 
-@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb", "mysql"])
 def test_no_tables(new_database: NewDatabase, kind: str) -> None:
     assert level(new_database(kind).url, "tables") == "wrong"
 
 
 def test_clocks(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Locks(db.url) as locks:
-        past = {"postgresql": "timestamptz '2020-01-01 00:00:00+00'"}
-        monkeypatch.setattr(
-            type(locks._database.dialect), "clock", past.get(db.kind, "'2020-01-01 00:00:00'")
-        )
+    past = {"postgresql": "timestamptz '2020-01-01 00:00:00+00'"}
+    monkeypatch.setattr(DIALECTS[db.kind], "clock", past.get(db.kind, "'2020-01-01 00:00:00'"))
     assert level(db.url, "clocks") == "note"
 
 
@@ -84,6 +82,7 @@ def test_clocks(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
 HASTY = {
     "postgresql": "(pg_catalog.clock_timestamp() + nextval('looks') * interval '1 hour')",
     "mariadb": "(UTC_TIMESTAMP(6) + INTERVAL (@looks := COALESCE(@looks, 0) + 1) HOUR)",
+    "mysql": "(UTC_TIMESTAMP(6) + INTERVAL (@looks := COALESCE(@looks, 0) + 1) HOUR)",
     "sqlite": "strftime('%Y-%m-%d %H:%M:%f', 'now', abs(random() % 1000000) || ' hours')",
 }
 
@@ -92,8 +91,7 @@ def test_a_clock_that_steps(db: Database, monkeypatch: pytest.MonkeyPatch) -> No
     assert level(db.url, "clock steps") == "ok"
     if db.kind == "postgresql":
         execute(db.url, "CREATE SEQUENCE looks")
-    with Locks(db.url) as locks:
-        monkeypatch.setattr(type(locks._database.dialect), "clock", HASTY[db.kind])
+    monkeypatch.setattr(DIALECTS[db.kind], "clock", HASTY[db.kind])
     assert level(db.url, "clock steps") == "wrong"
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from dblock.dialects.look_alikes import MYSQLS, POSTGRESQLS, recognise
 from dblock.doctor import examine
 from dblock.schema import downgrade, migration_lock, upgrade
 from tests.aio.support import async_url
-from tests.conftest import Database, NewDatabase, find_or_skip, new_name
-from tests.servers import MariaDB, Server, execute
+from tests.conftest import Database, NewDatabase, OwnServers
+from tests.faults import proxy
+from tests.servers import MariaDB, execute
 from tests.support import LONG
 
 YUGABYTE = "PostgreSQL 15.2-YB-2.25.1.0-b0 on x86_64-pc-linux-gnu, compiled by clang, 64-bit"
@@ -43,7 +45,25 @@ SAID = {
     "TiDB": "8.0.11-TiDB-v7.5.1",
     "Vitess": "8.0.30-Vitess",
     "SingleStore": "5.7.32-SingleStoreDB",
-    "Percona Server for MySQL": "8.0.36-28-Percona",
+    "PlanetScale": "8.0.34-PlanetScale",
+    "OceanBase": "5.7.25-OceanBase-v4.2.1.0",
+    "PolarDB": "8.4.2-polardb-x-5.4.19",
+    "MatrixOne": "8.0.30-MatrixOne-v1.2.0",
+    "Dolt": "8.4.0-dolt",
+    "StarRocks": "8.4.1-StarRocks-3.3.0",
+    "Apache Doris": "5.7.99-doris-2.1.0",
+    "Databend": "8.0.90-v1.2.616-databend-query",
+    "ClickHouse": "24.3.1.2672-clickhouse",
+    "Manticore Search": "6.2.12 dc5144d35@230822 (manticore)",
+    "GreptimeDB": "8.4.2-greptimedb-v0.9.0",
+}
+#: What some say only in @@version_comment, where their version is one of MySQL's.
+COMMENTED = {
+    "Dolt": "Dolt",
+    "StarRocks": "StarRocks version 3.3.0",
+    "Apache Doris": "Doris version doris-2.1.0-rc11",
+    "OceanBase": "OceanBase_CE 4.2.1.0 (r100000102023092807)",
+    "Vitess": "Vitess",
 }
 REAL = {
     "PostgreSQL": [
@@ -52,7 +72,16 @@ REAL = {
         "PostgreSQL 16.1 - Percona Distribution on x86_64-pc-linux-gnu, compiled by gcc, 64-bit",
         "PostgreSQL 17beta1 on aarch64-unknown-linux-gnu, compiled by Debian clang, 64-bit",
     ],
-    "MariaDB": ["10.11.6-MariaDB-log", "5.5.5-10.6.12-MariaDB", "11.4.2-MariaDB-ubu2404"],
+    "MariaDB": [
+        *("10.11.6-MariaDB-log", "5.5.5-10.6.12-MariaDB", "11.4.2-MariaDB-ubu2404"),
+        *(
+            "8.4.0",
+            "9.7.4-2",
+            "8.4.3-3-Percona",
+            "10.0.1",
+            "8.4.3-0ubuntu0.24.04.1+esm1",
+        ),  # MySQL, and Percona's
+    ],
 }
 
 
@@ -60,18 +89,29 @@ def test_what_servers_say() -> None:
     assert {one.name for one in (*POSTGRESQLS, *MYSQLS)} == set(SAID)
     for real, known in {"PostgreSQL": POSTGRESQLS, "MariaDB": MYSQLS}.items():
         for name in {one.name for one in known}:
-            found = recognise(SAID[name], real)
-            assert found is not None
-            assert found.name == name
+            for said in (SAID[name], SAID[name].lower(), SAID[name].upper()):
+                found = recognise(said, real)
+                assert found is not None
+                assert found.name == name
     for real, sayings in REAL.items():
         assert [said for said in sayings if recognise(said, real) is not None] == []
-    perconas = recognise("8.0.36-28", "MariaDB", "Percona Server (GPL), Release 28")
-    assert perconas is not None
-    assert perconas.name == "Percona Server for MySQL"
-    assert recognise("10.11.6-MariaDB", "MariaDB", "made by Percona") is None
-    oracles = recognise("8.4.0", "MariaDB", "MySQL Community Server - GPL")
-    assert oracles is not None
-    assert oracles.name == "MySQL 8.4.0"
+    assert recognise("8.4.3-3", "MariaDB", "Percona Server (GPL), Release 3") is None
+    assert recognise("10.11.6-MariaDB", "MariaDB", "made by TiDB's friends") is None
+    for said in ("8.0.36", "8.3.0", "5.7.19-17"):
+        old = recognise(said, "MariaDB", "MySQL Community Server - GPL")
+        assert old is not None
+        assert old.name == f"MySQL {said}"
+        assert "MySQL 8.4" in old.reason
+    for name, comment in COMMENTED.items():
+        for written in (comment, comment.lower(), comment.upper()):
+            by_comment = recognise("9.7.4", "MariaDB", written)
+            assert by_comment is not None
+            assert by_comment.name == name
+    for said in ("24.3.1.2672", "9", "9.7", "6.2.12 dc5144d35@230822", "v9.7.4", "9.7.4x", ""):
+        stranger = recognise(said, "MariaDB", "Source distribution")
+        assert stranger is not None
+        assert stranger.name == repr(said)
+        assert "neither MariaDB nor MySQL" in stranger.reason
     assert recognise("Postgres by somebody", "PostgreSQL") is not None
 
 
@@ -92,27 +132,32 @@ def lie(database: Database, said: str, *more: str) -> None:
     )
 
 
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[Server]:
-    """MariaDB in whose greeting and VERSION() is a MySQL."""
-    with find_or_skip(lambda: MariaDB(options=[f"--version={OLD}"])) as server:
-        yield server
+class LyingLink(proxy.Link):
+    """Lets MySQL say that it is TiDB, in as many bytes, in its greeting and its VERSION()."""
+
+    true = b""
+
+    def _pass_on(self, reply: bytes) -> None:
+        super()._pass_on(reply.replace(self.true, b"8.TiDB".ljust(len(self.true), b"0")))
 
 
-LIARS = {"postgresql": "this server is YugabyteDB", "mariadb": f"this server is MySQL {OLD}"}
+LIARS = {"postgresql": "this server is YugabyteDB", "mysql": "this server is TiDB"}
 
 
 @pytest.fixture(params=list(LIARS))
-def liar(request: pytest.FixtureRequest, new_database: NewDatabase) -> Database:
+def liar(
+    request: pytest.FixtureRequest, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Database]:
+    database = new_database(request.param, migrated=True)
     if request.param == "postgresql":
-        database = new_database("postgresql", migrated=True)
         lie(database, YUGABYTE)
-        return database
-    server: Server = request.getfixturevalue("oracle")
-    name = new_name()
-    server.create_database(name)
-    upgrade(server.url_for(name), trust_server=True)
-    return Database("mariadb", server.url_for(name), server)
+        yield database
+        return
+    ((true,),) = execute(database.url, "SELECT VERSION()")
+    monkeypatch.setattr(LyingLink, "true", str(true).encode())
+    monkeypatch.setattr(proxy, "Link", LyingLink)
+    with proxy.Proxy(database.url) as between:
+        yield replace(database, url=between.url)
 
 
 @pytest.fixture
@@ -265,6 +310,19 @@ def test_the_doctor(liar: Database) -> None:
     assert found.level.value == "wrong"
     assert found.found.startswith(LIARS[liar.kind].removeprefix("this server is "))
     assert found.consequence == "dblock promises nothing on this server"
+
+
+def test_an_old_mysql(own_server: OwnServers) -> None:
+    """Here a MariaDB that says so in its greeting and its VERSION()."""
+    server = own_server(lambda: MariaDB(options=[f"--version={OLD}"]))
+    server.create_database("app")
+    url = server.url_for("app")
+    said = f"this server is MySQL {OLD}: dblock works on MySQL 8.4 LTS or newer"
+    with Locks(url) as locks, pytest.raises(Unsupported, match=said):
+        locks.show("a")
+    with pytest.raises(Unsupported, match=said):
+        upgrade(url)
+    assert said in dblock(url, "doctor").stderr
 
 
 # --- what some of them lack ----------------------------------------------------------------------

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from django.core.management import call_command
 from sqlalchemy import MetaData, create_engine, inspect
 
 from dblock import Locks
 from dblock.schema import downgrade, tables, upgrade
-from tests.conftest import Database, NewDatabase, OwnServers
+from tests.conftest import SERVERS, Database, NewDatabase, OwnServers
 from tests.contrib.django.conftest import Site, of
 from tests.contrib.django.conftest import site as site
-from tests.servers import MariaDB, execute
+from tests.servers import FAMILY, MariaDB, MySQL, OwnServer, execute
 
-FORCED = "--innodb-force-primary-key=ON"
+#: Servers that take no table without one.
+FORCED: dict[str, Callable[[], OwnServer]] = {
+    "mariadb": lambda: MariaDB(options=["--innodb-force-primary-key=ON"]),
+    "mysql": lambda: MySQL(options=["--sql-require-primary-key=ON"]),
+}
 # What dblock_0001 made before it had a key.
 WITHOUT = {
     "postgresql": "ALTER TABLE dblock_schema DROP CONSTRAINT dblock_schema_pkey",
-    "mariadb": "ALTER TABLE dblock_schema DROP PRIMARY KEY",
+    **dict.fromkeys(FAMILY, "ALTER TABLE dblock_schema DROP PRIMARY KEY"),
 }
 
 
-@pytest.fixture(params=["postgresql", "mariadb"])
+@pytest.fixture(params=SERVERS)
 def strict(
     request: pytest.FixtureRequest, new_database: NewDatabase, own_server: OwnServers
 ) -> Database:
     """A database that refuses tables without a primary key, or changes to those."""
-    if request.param == "mariadb":
-        return new_database("mariadb", server=own_server(lambda: MariaDB(options=[FORCED])))
+    if request.param in FORCED:
+        return new_database(request.param, server=own_server(FORCED[request.param]))
     database = new_database("postgresql")
     execute(database.url, "CREATE PUBLICATION everything FOR ALL TABLES")
     return database
@@ -61,7 +67,7 @@ def test_the_whole_schema_where_a_key_is_wanted(strict: Database, site: Site) ->
     assert not any(name.startswith("dblock_") for name in without_key(strict.url)[1])
 
 
-@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+@pytest.mark.parametrize("kind", SERVERS)
 @pytest.mark.parametrize("revision", ["dblock_0001", "dblock_0003", "dblock_0006", "dblock_0008"])
 def test_an_older_table_gets_its_key(new_database: NewDatabase, kind: str, revision: str) -> None:
     """Before anything else is changed in it, for there may be a publication meanwhile."""

@@ -8,7 +8,8 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
 from dblock import Locks
-from tests.conftest import NewDatabase
+from tests.conftest import SERVERS, NewDatabase
+from tests.servers import FAMILY, execute
 from tests.support import LONG
 
 
@@ -20,7 +21,7 @@ def is_free(others: Locks) -> bool:
     return True
 
 
-@pytest.mark.parametrize("db", ["postgresql", "mariadb"], indirect=True)
+@pytest.mark.parametrize("db", SERVERS, indirect=True)
 def test_two_phases(locks: Locks, others: Locks, engine: Engine) -> None:
     with locks.lease("guarding", ttl=LONG) as lease, engine.connect() as connection:
         transaction = connection.begin_twophase()
@@ -33,13 +34,16 @@ def test_two_phases(locks: Locks, others: Locks, engine: Engine) -> None:
     assert is_free(others)
 
 
-def test_a_session_in_two_phases(new_database: NewDatabase) -> None:
-    database = new_database("mariadb", migrated=True)
+@pytest.mark.parametrize("kind", FAMILY)
+def test_a_session_in_two_phases(new_database: NewDatabase, kind: str) -> None:
+    """MySQL keeps a prepared transaction's row locks only if the transaction has changed a row."""
+    database = new_database(kind, migrated=True)
+    execute(database.url, "CREATE TABLE fact (id INTEGER PRIMARY KEY)")
     engine = create_engine(database.url)
     with Locks(database.url) as locks, Locks(database.url) as others:
         with Session(engine, twophase=True) as session:
             with locks.row("a", on=session, wait=0):
-                pass
+                session.execute(text("INSERT INTO fact VALUES (1)"))
             session.prepare()
             assert not is_free(others)
             session.commit()

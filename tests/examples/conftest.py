@@ -18,8 +18,11 @@ class Manage(Protocol):
 
 
 @pytest.fixture
-def env(new_database: NewDatabase, tmp_path: Path) -> dict[str, str]:
-    return environment(tmp_path, DATABASE_URL=new_database("postgresql").url)
+def env(
+    request: pytest.FixtureRequest, new_database: NewDatabase, tmp_path: Path
+) -> dict[str, str]:
+    kind = getattr(request, "param", "postgresql")
+    return environment(tmp_path, DATABASE_URL=new_database(kind).url)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""examples/flask_app: seats that are counted, mail that is sent under a lease; on MariaDB."""
+"""examples/flask_app: seats that are counted, mail that is sent under a lease."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import NewDatabase
 from tests.examples.site import Site, environment, started
+from tests.servers import FAMILY
 from tests.support import SECONDS, Threads
 
 SEATS = 30
@@ -25,9 +26,11 @@ def outbox(tmp_path: Path) -> Path:
     return made
 
 
-@pytest.fixture
-def site(new_database: NewDatabase, tmp_path: Path, outbox: Path) -> Iterator[Site]:
-    url = new_database("mariadb").url
+@pytest.fixture(params=FAMILY)
+def site(
+    request: pytest.FixtureRequest, new_database: NewDatabase, tmp_path: Path, outbox: Path
+) -> Iterator[Site]:
+    url = new_database(request.param).url
     env = environment(tmp_path, DATABASE_URL=url, OUTBOX=str(outbox))
     with started("flask_app", "./start", env) as (site,):
         yield site

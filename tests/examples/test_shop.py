@@ -1,4 +1,4 @@
-"""examples/shop: orders, the nightly report and the lock that keeps both right, on PostgreSQL."""
+"""examples/shop: orders, the nightly report and the lock that keeps both right."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def order(site: Site, quantity: int) -> int:
     return bought
 
 
+@pytest.mark.parametrize("env", ["postgresql", "mysql"], indirect=True)
 def test_orders_and_the_report(
     threads: Threads, shops: list[Site], env: dict[str, str], manage: Manage
 ) -> None:

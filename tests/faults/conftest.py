@@ -11,10 +11,10 @@ from sqlalchemy.engine import Engine
 
 from dblock import Locks, Timeouts
 from dblock.schema import upgrade
-from tests.conftest import NewDatabase, find_or_skip
+from tests.conftest import SERVERS, NewDatabase, find_or_skip
 from tests.faults.proxy import Proxy
 from tests.lending import Database, Lender
-from tests.servers import PostgreSQL, execute
+from tests.servers import FAMILY, PostgreSQL, execute
 from tests.worlds.portal import WORLDS
 from tests.worlds.world import World
 
@@ -23,7 +23,7 @@ GRANT = b"acquired_at = "
 RENEW = b"SET expires_at"
 RELEASE = b"SET token = NULL"
 # A release of what must not be believed in, for somebody may wait for it.
-GIVE_BACK = {"postgresql": b"FROM newest LEFT JOIN first", "mariadb": RELEASE}
+GIVE_BACK = {"postgresql": b"FROM newest LEFT JOIN first", **dict.fromkeys(FAMILY, RELEASE)}
 
 
 @dataclass
@@ -64,7 +64,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         yield made
 
 
-@pytest.fixture(params=["postgresql", "mariadb"])
+@pytest.fixture(params=SERVERS)
 def net(request: pytest.FixtureRequest, world: World, lender: Lender) -> Iterator[Net]:
     with (
         lender.lend(request.param) as db,

@@ -21,6 +21,7 @@ from typing import Self
 
 from sqlalchemy import make_url
 
+from tests.faults.answers import THEN, is_whole
 from tests.patience import SECONDS as SECONDS
 
 # The ports from which proxies reach servers, one after the other. A system gives its clients other
@@ -172,6 +173,8 @@ class Link:
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, server
         self._rule: Rule | None = None  # what the reply on its way has to meet
+        self._several = False  # that reply is of several statements, which are answered one by one
+        self._reply = b""  # what has come of it
         self._mute = self._late = self._deaf = False
         self._answered = True
 
@@ -198,6 +201,7 @@ class Link:
             self.cut()
 
     def _meet(self, rule: Rule, request: bytes) -> None:
+        self._several, self._reply = THEN in request, b""
         if rule.lose in (Lose.REPLY, Lose.REPLY_SILENTLY):
             self._rule = rule  # the hook runs when the reply has come
             send(self._server, request)
@@ -225,6 +229,10 @@ class Link:
             self._proxy.passing.wait()
             time.sleep(self._proxy.delay)
             self._answered = True
+            if self._rule is not None and self._several:
+                self._reply += reply
+                if not is_whole(self._reply):  # a cut would keep the server from the rest
+                    continue
             rule, self._rule = self._rule, None
             rule = rule or self._proxy.rule_for(reply, of_replies=True)
             if rule is not None:

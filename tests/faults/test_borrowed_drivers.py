@@ -10,18 +10,20 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from dblock import Locks, SocketTimeout, Timeouts, Unavailable
-from tests.conftest import BORROWED
+from tests.conftest import BORROWED, SERVERS
 from tests.faults.conftest import Net
-from tests.servers import execute
+from tests.servers import FAMILY, execute
 from tests.support import SECONDS, Threads
 from tests.worlds.portal import WORLDS
 
-OWN = ("postgresql", "mariadb")
-PAIRS = [(world, kind) for world in WORLDS for kind in (*OWN, *BORROWED[world])]
+PAIRS = [(world, kind) for world in WORLDS for kind in (*SERVERS, *BORROWED[world])]
 pytestmark = pytest.mark.parametrize(("world", "net"), PAIRS, indirect=True)
 
-SESSION = {"postgresql": "SELECT pg_backend_pid()", "mariadb": "SELECT CONNECTION_ID()"}
-END = {"postgresql": "SELECT pg_terminate_backend({})", "mariadb": "KILL {}"}
+SESSION = {
+    "postgresql": "SELECT pg_backend_pid()",
+    **dict.fromkeys(FAMILY, "SELECT CONNECTION_ID()"),
+}
+END = {"postgresql": "SELECT pg_terminate_backend({})", **dict.fromkeys(FAMILY, "KILL {}")}
 
 
 @pytest.fixture

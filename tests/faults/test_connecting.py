@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import make_url
 
 from dblock import Locks, Timeouts, Unavailable
-from tests.conftest import new_name
+from tests.conftest import SERVERS, new_name
 from tests.faults.conftest import Net
 from tests.faults.proxy import Lose
 from tests.faults.test_timeouts import BLOCK, blocking
 from tests.lending import Database, Lender
-from tests.servers import execute
+from tests.servers import FAMILY, execute
 from tests.support import LONG, SECONDS, Threads, eventually
 from tests.worlds.world import World
 
@@ -49,7 +49,7 @@ def test_nobody_waits_for_others_to_connect(net: Net, threads: Threads) -> None:
             assert one.wait(SECONDS)
 
 
-FIRST = {"postgresql": b"version()", "mariadb": b"@@"}
+FIRST = {"postgresql": b"version()", **dict.fromkeys(FAMILY, b"@@")}
 
 
 def test_a_first_connection_that_is_not_answered_holds_up_no_other(
@@ -101,11 +101,11 @@ LIMIT = 3
 ROWS = LIMIT - 1
 SESSIONS = {
     "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE usename",
-    "mariadb": "SELECT count(*) FROM information_schema.processlist WHERE user",
+    **dict.fromkeys(FAMILY, "SELECT count(*) FROM information_schema.processlist WHERE user"),
 }
 
 
-@pytest.fixture(params=["postgresql", "mariadb"])
+@pytest.fixture(params=SERVERS)
 def limited(request: pytest.FixtureRequest, lender: Lender) -> Iterator[tuple[Database, str]]:
     """A database, and its URL for a role that may have few connections."""
     name = new_name()[:30]
@@ -193,10 +193,7 @@ def test_who_waits_keeps_no_connection_that_a_release_needs(
     """Those who wait in the server keep one each, and there are no more of them."""
     db, url = limited
     name = make_url(url).username
-    sessions = {
-        "postgresql": f"SELECT count(*) FROM pg_stat_activity WHERE usename = '{name}'",
-        "mariadb": f"SELECT count(*) FROM information_schema.processlist WHERE user = '{name}'",
-    }[db.kind]
+    sessions = f"{SESSIONS[db.kind]} = '{name}'"
 
     def use(name: str) -> None:
         with locks.lease(name, wait=SECONDS):
@@ -208,7 +205,7 @@ def test_who_waits_keeps_no_connection_that_a_release_needs(
             assert lease.acquire()
         for number in range(LIMIT):
             threads.start(use, f"order:{number}")
-        if db.kind == "mariadb":
+        if db.kind in FAMILY:
             eventually(lambda: execute(db.url, sessions) == [(LIMIT,)])
         for lease in held:
             lease.release()

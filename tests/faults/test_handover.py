@@ -9,11 +9,14 @@ from tests.conftest import Database
 from tests.faults.conftest import RENEW, Net
 from tests.faults.database import forget
 from tests.faults.proxy import Lose
-from tests.servers import execute
+from tests.servers import FAMILY, execute
 from tests.support import LONG, SECONDS
 
 # Bytes that occur in that statement only.
-ATTACH = {"postgresql": b"AS l SET token = ", "mariadb": b"LAST_INSERT_ID(fence),"}
+ATTACH = {
+    "postgresql": b"AS l SET token = ",
+    **dict.fromkeys(FAMILY, b"LAST_INSERT_ID(fence),"),
+}
 
 
 def detached(net: Net, ttl: float = 60.0) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Somebody locks dblock's tables on MariaDB: nothing is granted, and then all goes on."""
+"""Somebody locks dblock's tables on MariaDB or MySQL: nothing is granted, and then all goes on."""
 
 from __future__ import annotations
 

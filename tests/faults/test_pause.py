@@ -8,7 +8,7 @@ import pytest
 
 from dblock import LockLost, Locks, NotAcquired, Unsupported
 from dblock.schema import upgrade
-from tests.conftest import Database, NewDatabase
+from tests.conftest import KINDS, Database, NewDatabase
 from tests.faults.database import WRITER, clock, epoch, forget, grants_from, pause, shorten_pause
 from tests.faults.test_crash import CRASHES
 from tests.servers import PostgreSQL, execute
@@ -138,7 +138,7 @@ def test_an_operator_ends_the_pause_of_a_year(unused: Database, world: World) ->
             locks.pause(YEAR + DAY)
 
 
-@pytest.mark.parametrize("kind", ["mariadb", "sqlite"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "postgresql"])
 def test_where_there_is_no_pause(new_database: NewDatabase, world: World, kind: str) -> None:
     db = new_database(kind, migrated=True)
     with world.locks(db.url) as locks, pytest.raises(Unsupported, match="no witness"):

@@ -26,7 +26,7 @@ from dblock.protocol.lease import ReleaseRequest
 from dblock.protocol.release import release
 from dblock.protocol.state import Granted
 from dblock.protocol.steps import Execute, Procedure
-from tests.conftest import NewDatabase
+from tests.conftest import SERVERS, NewDatabase
 from tests.faults.conftest import GRANT, RENEW, Net
 from tests.faults.proxy import SECONDS, Lose
 from tests.servers import execute
@@ -34,7 +34,7 @@ from tests.support import Threads, eventually
 
 LONG = 600.0
 PAUSE = 0.6
-ROWS = ["postgresql", "mariadb"]  # whose locks are rows, so that two of them can be held
+ROWS = SERVERS  # whose locks are rows, so that two of them can be held
 
 
 def expire(engine: Engine) -> None:

@@ -20,7 +20,7 @@ from dblock.protocol.retry import PAUSE
 from tests.conftest import Database, NewDatabase, OwnServers
 from tests.faults.conftest import GIVE_BACK, GRANT, RELEASE, RENEW, Net, refuse_set_up
 from tests.faults.proxy import SECONDS, Lose, Proxy
-from tests.servers import MariaDB, OwnServer, PostgreSQL, execute
+from tests.servers import FAMILY, OWN, OwnServer, execute
 from tests.support import Threads, eventually, new_session
 
 TTL = 2.0  # one that is over while a test waits
@@ -28,10 +28,13 @@ QUICK = Timeouts(connect=1, query=0.5, socket=1)
 SESSIONS = {
     "postgresql": "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
     "AND pid <> pg_backend_pid()",
-    "mariadb": "SELECT id FROM information_schema.processlist WHERE db = database() "
-    "AND id <> connection_id()",
+    **dict.fromkeys(
+        FAMILY,
+        "SELECT id FROM information_schema.processlist WHERE db = database() "
+        "AND id <> connection_id()",
+    ),
 }
-END = {"postgresql": "SELECT pg_terminate_backend({})", "mariadb": "KILL {}"}
+END = {"postgresql": "SELECT pg_terminate_backend({})", **dict.fromkeys(FAMILY, "KILL {}")}
 
 
 def locked(locks: Locks, name: str) -> bool:
@@ -337,7 +340,7 @@ def test_connections_that_were_ended_while_idle(net: Net) -> None:
         assert call() in (True, None)
 
 
-@pytest.mark.parametrize("make", [PostgreSQL, MariaDB])
+@pytest.mark.parametrize("make", OWN.values())
 def test_a_restart_of_the_server(
     make: Callable[[], OwnServer], own_server: OwnServers, new_database: NewDatabase
 ) -> None:

@@ -5,7 +5,7 @@ The server and a client are at its two ends; the test itself is on the server's 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -17,27 +17,36 @@ from dblock.schema import upgrade
 from dblock.system import clock
 from tests.conftest import find_or_skip, new_name
 from tests.faults.far_client import Answer, FarClient
-from tests.servers import execute
-from tests.servers.far import Far, FarMariaDB, FarPostgreSQL
-from tests.servers.mariadb import WAITS_FOR_A_ROW
+from tests.servers import FAMILY, execute, mariadb, mysql
+from tests.servers.far import Far, FarMariaDB, FarMySQL, FarPostgreSQL
 from tests.servers.network import Network
 from tests.support import LONG, SECONDS, eventually
 
-KINDS = {"postgresql": FarPostgreSQL, "mariadb": FarMariaDB}
+KINDS: dict[str, Callable[[Network], Far]] = {
+    "postgresql": FarPostgreSQL,
+    "mariadb": FarMariaDB,
+    "mysql": FarMySQL,
+}
 TIMEOUTS = Timeouts(connect=2, query=0.5, socket=1)
 # The client's kernel gives a connection up after a quarter of an hour, far past all patience here.
-PATIENT_KERNEL = {"postgresql": {"keepalives": "0", "tcp_user_timeout": "0"}, "mariadb": {}}
+PATIENT_KERNEL = {
+    "postgresql": {"keepalives": "0", "tcp_user_timeout": "0"},
+    **{kind: {} for kind in FAMILY},
+}
 TTL = 4.0  # a tenth of it is the holder's margin
 # How a holder learns of the loss. "lost", the event, is one more for leases that watch themselves.
 WAYS = ("held", "check", "remaining")
 
 SESSIONS = {
     "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE client_addr IS NOT NULL",
-    "mariadb": "SELECT count(*) FROM information_schema.processlist WHERE host <> 'localhost'",
+    **dict.fromkeys(
+        FAMILY, "SELECT count(*) FROM information_schema.processlist WHERE host LIKE '%%:%%'"
+    ),
 }
 WAITING = {
     "postgresql": f"{SESSIONS['postgresql']} AND wait_event_type = 'Lock'",
-    "mariadb": f"{SESSIONS['mariadb']} AND {WAITS_FOR_A_ROW}",
+    "mariadb": f"{SESSIONS['mariadb']} AND {mariadb.WAITS_FOR_A_ROW}",
+    "mysql": f"{SESSIONS['mysql']} AND {mysql.WAITS_FOR_A_ROW}",
 }
 
 
@@ -182,7 +191,7 @@ def test_a_waiter_for_a_row_leaves_no_ghost(apart: Apart, client: FarClient, nea
     holder.release()  # perhaps to the waiter, which cannot learn of it
     assert waiter.result(SECONDS).told == "Unavailable"
     wait = 10 * TIMEOUTS.socket
-    if apart.server.kind == "mariadb":
+    if apart.server.kind in FAMILY:
         # It does not look after a client whose statement waits, so this session may have the row
         # until the client's machine can say that the connection is closed.
         apart.network.restore()

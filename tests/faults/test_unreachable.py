@@ -10,13 +10,13 @@ from dblock import Danger, LockLost, Locks, Timeouts
 from tests.conftest import NewDatabase, OwnServers
 from tests.faults.conftest import RENEW, Net
 from tests.faults.proxy import Lose
-from tests.servers import MariaDB, OwnServer, PostgreSQL
+from tests.servers import OWN, OwnServer
 from tests.support import LONG, SECONDS, eventually
 
 QUICK = Timeouts(connect=1, query=0.5, socket=1)
 
 
-@pytest.mark.parametrize("make", [PostgreSQL, MariaDB])
+@pytest.mark.parametrize("make", OWN.values())
 def test_a_server_that_is_stopped(
     make: Callable[[], OwnServer], own_server: OwnServers, new_database: NewDatabase
 ) -> None:

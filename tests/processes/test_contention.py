@@ -8,7 +8,7 @@ from tests.conftest import Database
 from tests.processes.workers import Process, Tally, contend, make_engine
 
 PROCESSES = 16
-SECTIONS = {"postgresql": 15, "mariadb": 15, "sqlite": 5}
+SECTIONS = {"postgresql": 15, "mariadb": 15, "mysql": 15, "sqlite": 5}
 
 
 def test_sixteen_processes_lose_nothing(db: Database) -> None:

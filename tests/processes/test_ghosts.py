@@ -8,10 +8,9 @@ import time
 import pytest
 
 from dblock import Locks, Timeouts
-from tests.conftest import Database, NewDatabase
+from tests.conftest import SERVERS, Database, NewDatabase
 from tests.processes.workers import Failed, Process, want
-from tests.servers import execute
-from tests.servers.mariadb import WAITS_FOR_A_ROW
+from tests.servers import FAMILY, execute, mariadb, mysql
 from tests.support import eventually
 
 # A waiting statement of these is with the server for longer than the test takes. It is the
@@ -26,11 +25,13 @@ WAITING = {
     "postgresql": "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
     "AND datname = current_database()",
     "mariadb": "SELECT id FROM information_schema.processlist "
-    f"WHERE {WAITS_FOR_A_ROW} AND db = database()",
+    f"WHERE {mariadb.WAITS_FOR_A_ROW} AND db = database()",
+    "mysql": "SELECT id FROM information_schema.processlist "
+    f"WHERE {mysql.WAITS_FOR_A_ROW} AND db = database()",
 }
 ALIVE = {
     "postgresql": "SELECT 1 FROM pg_stat_activity WHERE pid = {}",
-    "mariadb": "SELECT 1 FROM information_schema.processlist WHERE id = {}",
+    **dict.fromkeys(FAMILY, "SELECT 1 FROM information_schema.processlist WHERE id = {}"),
 }
 
 
@@ -46,7 +47,7 @@ def waiting(db: Database, count: int) -> list[int]:
     return seen
 
 
-@pytest.fixture(params=["postgresql", "mariadb"])
+@pytest.fixture(params=SERVERS)
 def db(request: pytest.FixtureRequest, new_database: NewDatabase) -> Database:
     return new_database(request.param, migrated=True)
 
@@ -77,7 +78,7 @@ def test_the_next_waiter_gets_it_at_once(db: Database, how: signal.Signals) -> N
 
 
 def test_its_session_ends_while_the_lock_is_held(db: Database) -> None:
-    """PostgreSQL looks at the socket meanwhile; MariaDB does not, so no wait of it is long."""
+    """PostgreSQL looks at the socket meanwhile; the others do not, so no wait of it is long."""
     with (
         Locks(db.url) as locks,
         locks.row("order") as holder,

@@ -107,6 +107,7 @@ MASTER = """
     [
         ("postgresql", "os.fork"),
         ("mariadb", "os.fork"),
+        ("mysql", "os.fork"),
         ("sqlite", "os.fork"),
         ("postgresql", "fork"),
         ("mariadb", "spawn"),

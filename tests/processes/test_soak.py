@@ -11,7 +11,7 @@ from tests.soak import report
 from tests.soak.checker import check
 from tests.soak.facts import History
 from tests.soak.history import Tail
-from tests.soak.profiles import BOTH
+from tests.soak.profiles import EACH
 from tests.soak.run import Settings, soak
 
 # What it has found, each with a test of its own in tests/soak/test_found.py. To be emptied.
@@ -22,7 +22,7 @@ SECONDS = 8.0  # or longer, where it takes longer to do and to break enough
 def run(kind: str, own_server: OwnServers, directory: Path, *, guarded: bool) -> History:
     # Without the guard it goes on until late holders have written, on a busy machine too.
     settings = Settings(SECONDS, seed=1, guarded=guarded, ttl=0.5, writes=60 if guarded else 200)
-    return soak(settings, own_server(BOTH[kind]), directory)
+    return soak(settings, own_server(EACH[kind]), directory)
 
 
 def told(directory: Path, history: History, *, guarded: bool) -> None:
@@ -36,7 +36,7 @@ def told(directory: Path, history: History, *, guarded: bool) -> None:
     assert good, "\n".join([says, f"history: {directory}", *shown])
 
 
-@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("kind", EACH)
 def test_nothing_is_violated(kind: str, own_server: OwnServers, tmp_path: Path) -> None:
     history = run(kind, own_server, tmp_path, guarded=True)
     told(tmp_path, history, guarded=True)

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from tests.conftest import OwnServers
+from tests.servers import FAMILY
 from tests.soak import report
 from tests.soak.facts import History
+from tests.soak.minorities import WithoutAMember
+from tests.soak.nemesis import EVERYWHERE, Fault
 from tests.soak.profiles import PROFILES
 from tests.soak.run import Settings, soak
 
@@ -28,10 +31,27 @@ def test_a_crash_in_the_pause_of_a_failover(own_server: OwnServers, tmp_path: Pa
     run("failover", "postgresql", own_server, tmp_path, 0, ttl=10.0)
 
 
-def test_tries_beside_a_loop_that_waits_in_the_server(
-    own_server: OwnServers, tmp_path: Path
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_a_member_of_a_quorum_that_dies_and_forgets(
+    kind: str, own_server: OwnServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run("user-locks", "mariadb", own_server, tmp_path, 5, holds=200)
+    """The short form of these soaks: of what happens to members, only this."""
+
+    def kinds(nemesis: WithoutAMember) -> dict[str, dict[str, Fault]]:
+        members = all_of_them(nemesis)[EVERYWHERE]
+        shown = members.keys() & {"member killed", "member restored"}
+        return {EVERYWHERE: {name: members[name] for name in sorted(shown)}}
+
+    all_of_them = WithoutAMember.kinds
+    monkeypatch.setattr(WithoutAMember, "kinds", kinds)
+    run("quorum", kind, own_server, tmp_path, 0, ttl=2.0, holds=50)
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_tries_beside_a_loop_that_waits_in_the_server(
+    kind: str, own_server: OwnServers, tmp_path: Path
+) -> None:
+    run("user-locks", kind, own_server, tmp_path, 5, holds=200)
 
 
 @pytest.mark.parametrize("kind", PROFILES["queues"].servers)

@@ -25,7 +25,7 @@ metadata = MetaData()
 order = Table("order", metadata, Column("id", Integer, primary_key=True))
 """
 
-both = pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+each = pytest.mark.parametrize("kind", ["sqlite", "postgresql", "mysql"])
 
 
 def installed(site: Path) -> Path:
@@ -106,7 +106,7 @@ class Project:
             return lease.held
 
 
-@both
+@each
 def test_tables_beside_the_project(new_database: NewDatabase, tmp_path: Path, kind: str) -> None:
     project = Project(tmp_path, new_database(kind).url)
     project.change_env()
@@ -121,7 +121,7 @@ def test_tables_beside_the_project(new_database: NewDatabase, tmp_path: Path, ki
     assert project.works()
 
 
-@both
+@each
 def test_tables_in_the_history(new_database: NewDatabase, tmp_path: Path, kind: str) -> None:
     project = Project(tmp_path, new_database(kind).url)
     project.change_env()

@@ -17,6 +17,7 @@ from dblock import Locks
 from tests.conftest import KINDS, Database, NewDatabase
 from tests.contrib.django.conftest import of
 from tests.patience import SECONDS
+from tests.servers import FAMILY
 from tests.test_docs import ROOT, blocks
 
 PAGE = ROOT / "docs" / "django.md"
@@ -128,7 +129,7 @@ class Project:
         (settings,) = blocks(PAGE, "python settings")
         entry = of(database, **({"TEST": test} if test else {}))
         with (directory / "mysite" / "settings.py").open("a") as file:
-            if database.kind == "mariadb":
+            if database.kind in FAMILY:
                 file.write("import pymysql\npymysql.install_as_MySQLdb()\n")
             file.write(f"DATABASES = {{'default': {pprint.pformat(entry)}}}\n{settings}")
             file.write("PASSWORD_HASHERS = ['django.contrib.auth.hashers.MD5PasswordHasher']\n")
@@ -167,7 +168,7 @@ class Project:
             return [file.name for file in self.directory.glob("test*.db")]
         tables, column = {
             "postgresql": ("pg_database", "datname"),
-            "mariadb": ("information_schema.schemata", "schema_name"),
+            **dict.fromkeys(FAMILY, ("information_schema.schemata", "schema_name")),
         }[self.database.kind]
         engine = create_engine(name)
         pattern = f"test_{make_url(name).database}%"

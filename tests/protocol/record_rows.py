@@ -32,7 +32,19 @@ USUAL = {
     "look_for_unused": "no more",
     "list_held": "held",
     "distrust": "written",
+    "vote": "granted",
+    "stamp": "written",
+    "read_member": "voting",
+    "write_member": "written",
+    "raise_fences": "written",
 }
+
+
+def is_in_packet(command: object) -> bool:
+    """Whether MySQL's reply begins with a column that says that a row was in use."""
+    if isinstance(command, commands.Grant):
+        return not command.known
+    return isinstance(command, commands.Join | commands.Renew | commands.Vote)
 
 
 def record_rows(command: object, answer: str) -> Rows | None:
@@ -43,6 +55,10 @@ def record_rows(command: object, answer: str) -> Rows | None:
             return [(3, TTL, f"{name}#1")] if answer == "granted" else []
         case commands.LookAtSlots(name=name):
             return _slots(name, answer)
+        case commands.Vote():
+            return [(3, TTL, "token")] if answer == "granted" else []
+        case commands.ReadMember():
+            return [('"a,b,c "', 30_000, -1.0, "", 3)]
         case commands.WriteValue(fence=fence):
             return [(fence,)] if answer == "written" else []
         case commands.ReadLeader():
@@ -72,6 +88,9 @@ def record_rows(command: object, answer: str) -> Rows | None:
             | commands.ForgetOnce()
             | commands.EndRun()
             | commands.ForgetRun()
+            | commands.Stamp()
+            | commands.WriteMember()
+            | commands.RaiseFences()
         ):
             return one if answer == "written" else []
         case _:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from dblock.protocol import election, epoch, job_runs, once, overview, retiring
+from dblock.protocol import (
+    ballot,
+    election,
+    epoch,
+    job_runs,
+    membership,
+    once,
+    overview,
+    retiring,
+)
 from dblock.protocol.doubt import Doubt
 from dblock.protocol.job_runs import JobRun
 from dblock.protocol.lease import LeaseRequest
@@ -74,6 +83,25 @@ def ending_a_run(stage: Stage) -> Procedure[None]:
 
 def reopening(stage: Stage) -> Procedure[Any]:
     return job_runs.reopen(stage.exchange(), SLOT)
+
+
+def voting(stage: Stage) -> Procedure[Any]:
+    request = LeaseRequest("report", "token", "me", TTL)
+    return ballot.vote(stage.exchange(wait=0.0), request, "a,b,c")
+
+
+def stamping(stage: Stage) -> Procedure[bool]:
+    request = LeaseRequest("report", "token", "me", TTL)
+    return ballot.stamp(stage.exchange(wait=0.0), request, 7, "a,b,c")
+
+
+def reading_a_member(stage: Stage) -> Procedure[Any]:
+    return membership.read(stage.exchange(""))
+
+
+def joining(stage: Stage) -> Procedure[None]:
+    change = membership.Rewrite("a,b,c pausing ", "a,b,c ", 30_000, fence=7)
+    return membership.rewrite(stage.exchange(""), change)
 
 
 def listing_last_runs(stage: Stage) -> Procedure[Any]:
@@ -226,4 +254,16 @@ RECORD_SCENES = [
     ),
     Scene("an operator begins a pause", pausing, {"read_witness": ["pause"]}, ONLY_POSTGRESQL),
     Scene("an operator begins a pause where there is no witness", pausing, {}, WITHOUT_WITNESS),
+    # --- a member of a quorum ----------------------------------------------------------------
+    Scene("a member's vote", voting),
+    Scene("a member that refuses", voting, {"vote": ["refused"], "look": ["held"]}),
+    Scene(
+        "a member's vote whose reply is lost, and nothing was granted",
+        voting,
+        {"vote": [LOST, "refused"], "look": ["free", "held"]},
+    ),
+    Scene("a member's vote is stamped", stamping),
+    Scene("a stamp without a hold", stamping, {"stamp": ["nothing"]}),
+    Scene("a member's record is read", reading_a_member),
+    Scene("a restored member joins again", joining),
 ]

@@ -38,7 +38,8 @@ from dblock.protocol.steps import (
 from dblock.protocol.term import FIRST_TERM, Term
 from dblock.protocol.waiters import Caller, Waiter
 from tests.protocol.record_rows import USUAL as USUAL_RECORDS
-from tests.protocol.record_rows import record_rows
+from tests.protocol.record_rows import is_in_packet, record_rows
+from tests.servers import FAMILY
 
 Rows = Sequence[Sequence[Any]]
 #: For each word of a step its answers, one after the other, then the usual one. One that begins
@@ -51,6 +52,7 @@ START, TTL = 1000.0, 30.0
 TABLES = {
     "postgresql": Place("0123456789abcdef0123456789abcdef", "public", "shop", "745"),
     "mariadb": Place("0123456789abcdef0123456789abcdef", "shop"),
+    "mysql": Place("0123456789abcdef0123456789abcdef", "shop"),
     "sqlite": Place("0123456789abcdef0123456789abcdef", "main", "/srv/shop.db"),
 }
 
@@ -228,6 +230,8 @@ class Stage:
                 return answer != "gone"
             case Execute(command) | ExecuteInTransaction(command) | ExecuteOnSession(command):
                 rows = self._found(command, answer)
+                if self.dialect.name == "mysql" and is_in_packet(command):
+                    rows = [(False, *row) for row in rows]
                 return self.dialect.query(command).read(Result(rows, len(rows)))
             case _:
                 return None
@@ -313,7 +317,7 @@ class Stage:
             return [(3, TTL, "token", *STATES["mine"], None, False)]
         if answer == "nothing":
             return []
-        grant = (2, 25.0, "its token") if self.dialect.name == "mariadb" else (None, None, None)
+        grant = (2, 25.0, "its token") if self.dialect.name in FAMILY else (None, None, None)
         return [(*grant, *_state(answer), *self._place(*PLACES[answer]))]
 
     def _arrived(self, answer: str, mark: str, step: int) -> Rows:

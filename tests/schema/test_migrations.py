@@ -80,7 +80,7 @@ def test_schema(database: Database) -> None:
             connection.execute(text("CREATE SCHEMA locking"))
         engine.dispose()
         schema = "locking"
-    elif database.kind == "mariadb":
+    elif database.kind in ("mariadb", "mysql"):
         schema = create_engine(database.url).url.database or ""
     else:
         schema = "main"  # SQLite's name for the file itself

@@ -15,6 +15,8 @@ from sqlalchemy import make_url
 
 from tests.servers.base import execute
 from tests.servers.mariadb import MariaDB
+from tests.servers.mysql import MySQL
+from tests.servers.mysql_base import OwnFamily
 from tests.servers.network import Network
 from tests.servers.own import OwnServer, server_user
 from tests.servers.postgresql import PostgreSQL
@@ -58,7 +60,9 @@ class FarPostgreSQL(Far, PostgreSQL):
             file.write(f"host all all {self._network.client.address}/32 trust\n")
 
 
-class FarMariaDB(Far, MariaDB):
+class FarFamily(Far, OwnFamily):
+    """A server of the family of MariaDB."""
+
     @property
     def url(self) -> str:
         return f"mysql+pymysql://root@localhost/mysql?unix_socket={self.directory}/socket"
@@ -76,3 +80,9 @@ class FarMariaDB(Far, MariaDB):
             f"CREATE USER IF NOT EXISTS {user}",
             f"GRANT ALL PRIVILEGES ON *.* TO {user}",
         )
+
+
+class FarMariaDB(FarFamily, MariaDB): ...
+
+
+class FarMySQL(FarFamily, MySQL): ...

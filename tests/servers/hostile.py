@@ -14,6 +14,7 @@ from sqlalchemy import make_url
 
 from tests.servers.base import execute
 from tests.servers.mariadb import MariaDB
+from tests.servers.mysql import MySQL
 from tests.servers.postgresql import PostgreSQL
 
 ROLE = "hostile"
@@ -81,6 +82,35 @@ _MARIADB_ROLE = (
     "foreign_key_checks = 0, unique_checks = 0"
 )
 
+# ANSI has PIPES_AS_CONCAT, ANSI_QUOTES, IGNORE_SPACE and ONLY_FULL_GROUP_BY in it.
+_SQL_MODE_OF_MYSQL = (
+    "ANSI,HIGH_NOT_PRECEDENCE,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH,"
+    "NO_UNSIGNED_SUBTRACTION,TIME_TRUNCATE_FRACTIONAL,STRICT_ALL_TABLES"
+)
+_MYSQL = {
+    "character-set-server": "latin1",
+    "collation-server": "latin1_swedish_ci",
+    "default-time-zone": "-11:30",
+    "div-precision-increment": "0",
+    "group-concat-max-len": "4",
+    # A wait that ends with this limit undoes the whole transaction, not the statement alone.
+    "innodb-lock-wait-timeout": "1",
+    "innodb-rollback-on-timeout": "1",
+    "lower-case-table-names": "1",
+    "max-error-count": "0",
+    "optimizer-switch": "derived_merge=off,materialization=off,mrr=on,semijoin=off,"
+    "prefer_ordering_index=off,subquery_to_derived=on",
+    "sql-generate-invisible-primary-key": "1",
+    "sql-mode": _SQL_MODE_OF_MYSQL,
+    "sql-require-primary-key": "1",
+    "sysdate-is-now": "1",
+}
+_MYSQL_ROLE = (
+    "SET SESSION autocommit = 0, completion_type = CHAIN, transaction_isolation = SERIALIZABLE, "
+    "sql_safe_updates = 1, sql_select_limit = 1, sql_big_selects = 0, max_join_size = 1, "
+    "sql_auto_is_null = 1, max_execution_time = 1000, foreign_key_checks = 0, unique_checks = 0"
+)
+
 
 class HostilePostgreSQL(PostgreSQL):
     def _command(self) -> Sequence[str | Path]:
@@ -109,6 +139,21 @@ class HostileMariaDB(MariaDB):
             f"CREATE USER {ROLE}@'%%'",
             f"{grant} TO {ROLE}@'%%'",
             f"SET GLOBAL init_connect = '{_MARIADB_ROLE}'",
+        )
+
+
+class HostileMySQL(MySQL):
+    def __init__(self) -> None:
+        super().__init__(options=[f"--{name}={value}" for name, value in _MYSQL.items()])
+
+    def start(self) -> None:
+        super().start()
+        grant = "GRANT SELECT, INSERT, UPDATE, DELETE, PROCESS, CREATE, DROP ON *.*"
+        execute(
+            self.url,
+            f"CREATE USER {ROLE}@'%%'",
+            f"{grant} TO {ROLE}@'%%'",
+            f"SET GLOBAL init_connect = '{_MYSQL_ROLE}'",
         )
 
 

@@ -60,8 +60,8 @@ class MariaDB(OwnFamily):
         places = (f"--datadir={self.data}", f"--tmpdir={self.directory}")
         self._run(self._install, "--no-defaults", *places, root, "--skip-test-db")
 
-    def _command(self) -> Sequence[str | Path]:
-        return [*super()._command(), "--innodb-log-file-size=16M"]
+    def _settings(self) -> Sequence[str]:
+        return ["--innodb-log-file-size=16M"]
 
 
 class LoneNode(MariaDB):

@@ -14,6 +14,12 @@ VARIABLE = "DBLOCK_TEST_MYSQL"
 #: The folder of its programs. The PATH is not searched: MariaDB has a program of the same name.
 PROGRAMS = "DBLOCK_TEST_MYSQL_PROGRAMS"
 MISSING = f"no mysqld (.ci/servers mysql FOLDER and {PROGRAMS}=FOLDER/bin, or set {VARIABLE})"
+#: As of MariaDB, of the process list: whether a session waits for a row that it locks.
+WAITS_FOR_A_ROW = """command = 'Query' AND id IN (
+    SELECT t.processlist_id
+    FROM performance_schema.data_lock_waits AS w
+    JOIN performance_schema.threads AS t ON t.thread_id = w.requesting_thread_id
+)"""
 
 
 def find_mysql() -> Path | None:
@@ -53,11 +59,12 @@ class MySQL(OwnFamily):
         script.write_text("RENAME USER root@localhost TO root@'%';\n")
         self._run(*self._command(), "--initialize-insecure", f"--init-file={script}")
 
-    def _command(self) -> Sequence[str | Path]:
+    def _settings(self) -> Sequence[str]:
         return [
-            *super()._command(),
             "--innodb-redo-log-capacity=32M",
             f"--sync-binlog={1 if self.durable else 0}",
             "--mysqlx=OFF",  # another protocol, on a port that all servers would share
+            # The proxies of these tests read what is sent. So does no other server here by itself.
+            "--tls-version=",
             "--secure-file-priv=",  # a folder that only an installed server has
         ]

@@ -15,9 +15,13 @@ from tests.servers.own import OwnServer
 
 class Databases(Server):
     def create_database(self, name: str, template: str | None = None) -> None:
+        statements = [f"CREATE DATABASE `{name}`"]
         if template is not None:
-            raise ValueError("this server cannot create a database from a template")
-        execute(self.url, f"CREATE DATABASE `{name}`")
+            for (table,) in execute(self.url, f"SHOW TABLES FROM `{template}`"):
+                copy, original = f"`{name}`.`{table}`", f"`{template}`.`{table}`"
+                statements.append(f"CREATE TABLE {copy} LIKE {original}")
+                statements.append(f"INSERT INTO {copy} SELECT * FROM {original}")
+        execute(self.url, *statements)
 
     def drop_database(self, name: str) -> None:
         # A transaction left open in it would block the DROP for a day.
@@ -61,8 +65,13 @@ class OwnFamily(Databases, OwnServer):
             "--innodb-use-native-aio=0",  # containers often limit it
             # 2: what is committed survives a crash of the server, if not one of the machine.
             f"--innodb-flush-log-at-trx-commit={1 if self.durable else 2}",
-            *self.options,
+            *self._settings(),
+            *self.options,  # the last: of one that is given twice the server takes the later
         ]
+
+    def _settings(self) -> Sequence[str]:
+        """The options that all servers of this kind have."""
+        return ()
 
     def _probe(self) -> None:
         execute(self.url, "SELECT 1", connect_timeout=5, read_timeout=5)

@@ -112,6 +112,17 @@ class OwnServer(Server):
             self._process.wait()
             self._process = None
 
+    def copy(self) -> Path:
+        """Copy the data of the server, which must not run; return the folder of the copy."""
+        copy = self.directory / f"copy-{time.monotonic_ns()}"
+        self._run("cp", "-a", self.data, copy)
+        return copy
+
+    def restore(self, copy: Path) -> None:
+        """Replace the data of the server, which must not run, with a copy, which stays."""
+        shutil.rmtree(self.data)
+        self._run("cp", "-a", copy, self.data)
+
     def pause(self) -> None:
         deadline = time.monotonic() + SECONDS
         # Repeated, because the first signals may cross with the start of a new child.

@@ -61,7 +61,7 @@ FALLS = frozenset({"crash", "crash-after", "promote"})
 _CHANGING = frozenset(
     {
         *("grant", "grant_slot", "take", "join", "wait_in_server", "attach", "take_place"),
-        *("join_readers", "leave_readers"),
+        *("join_readers", "leave_readers", "vote"),
         *("renew", "release", "pass_on", "release_and_unlock"),
     }
 )

@@ -130,8 +130,8 @@ def _begin_again(me: Thread, error: Exception) -> None:
     if isinstance(error, Conflict):
         may = store.snapshots
     elif isinstance(error, DeadlockDetected):
-        # Of those who wait for a row that is rolled back, MariaDB may choose one to undo.
-        may = store.database == "mariadb" and not allowance.quiet
+        # Of those who wait for a row that is rolled back, InnoDB may choose one to undo.
+        may = store.database in ("mariadb", "mysql") and not allowance.quiet
     else:
         may = not allowance.answered
     if not may:

@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import Connection
 
 from dblock import Locks, Timeouts
 from dblock.dialects import Adapter
@@ -52,7 +52,7 @@ class Client:
         self.runtime = SimulatedRuntime(self)
         self._lent: list[LentConnection] = []
         self.keeper = SimulatedKeeper(self)
-        self.locks = SimulatedLocks(store.engine, self)
+        self.locks = SimulatedLocks(self, store)
 
     def now(self) -> float:
         """The process's monotonic clock."""
@@ -66,21 +66,21 @@ class Client:
         """Return the connection that a driver's object stands for."""
         return self.links[id(driver)]
 
-    def connected(self, driver: Any) -> None:
+    def connected(self, store: Store, driver: Any) -> None:
         """Take down a connection that was made."""
-        self.links[id(driver)] = self._connect(driver)
+        self.links[id(driver)] = self._connect(store, driver)
 
-    def lend(self, driver: Any) -> LentConnection:
+    def lend(self, store: Store, driver: Any) -> LentConnection:
         """Return a connection that was made for the user's own transactions."""
-        link = self._connect(driver)
-        lent = self.store.lent(self.store, link, driver)
+        link = self._connect(store, driver)
+        lent = store.lent(store, link, driver)
         self.links[id(lent)] = link
         self._lent.append(lent)  # or another might get its id
         return lent
 
-    def _connect(self, driver: Any) -> Link:
-        link = Link(self, driver, SimulatedEvent(self.loop))
-        self.store.links[link] = None
+    def _connect(self, store: Store, driver: Any) -> Link:
+        link = Link(self, store, driver, SimulatedEvent(self.loop))
+        store.links[link] = None
         return link
 
     def pause(self, seconds: float) -> None:
@@ -107,13 +107,13 @@ class Client:
 class SimulatedLocks(Locks):
     """The Locks of one simulated process."""
 
-    def __init__(self, engine: Engine, client: Client) -> None:
+    def __init__(self, client: Client, store: Store) -> None:
         self.client = client
         self._runtime = lambda: client.runtime
         self._keeper = lambda: client.keeper
         self._callers = lambda: ActorHolds(client.loop)
-        self._resolve = client.store.resolve
-        super().__init__(engine, timeouts=Timeouts(connect=3, query=5, socket=10))
+        self._resolve = store.resolve
+        super().__init__(store.engine, timeouts=Timeouts(connect=3, query=5, socket=10))
         adapter = self._database.dialect.adapter
         assert isinstance(adapter, Simulated)
         adapter.client = client

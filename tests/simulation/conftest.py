@@ -7,8 +7,16 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import find_or_skip
+from tests.simulation.folder import prepared
 from tests.simulation.stores.postgresql import PostgreSQLStore
 from tests.simulation.stores.postgresql_server import SimulatedServer
+
+
+@pytest.fixture(scope="session")
+def folder() -> Iterator[None]:
+    """Let the stores of this process have their files: each store is made once, in one folder."""
+    with prepared():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ What can only come to the same as another is left out: see :func:`deviations` an
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -39,6 +40,8 @@ NOTIFIED_FAULTS = (Fault("lost"), Fault("deaf"), Fault("cut"))
 #: What happens at a client, and at the server of what is said of a request otherwise.
 _AT_CLIENT = frozenset({"begin", "sleep", "timer", "woken", "notified", "hangup", "connect"})
 _PARTS_AT_SERVER = frozenset({"late", "given-up", "cut"})
+#: A thread of a client that works at one member of a quorum.
+_MEMBER = re.compile(r"\w+\.(m\d)\.")
 #: Of schedules at random: how many changes they have, and how many of them others are made from.
 CHANGES_MAX, KEPT = 6, 200
 
@@ -59,6 +62,7 @@ def deviations(outcome: Outcome, start: int = 0) -> Iterator[tuple[str, Change]]
                 yield label, Later(seconds)
         for other in steps[number + 1 : number + 1 + NEXT] if at_server else ():
             others = other.split(".")[0] != label.split(".")[0]
+            others = others and not _are_apart(_member(label), _member(other))
             if others and _is_at_server(other) and not (reads and _reads(other)):
                 yield label, After(other)
 
@@ -105,6 +109,16 @@ def _is_daemon(label: str) -> bool:
     """Whether it is what a worker of dblock's sends, not a thread of the user's."""
     _, _, thread = label.rpartition(".")[0].partition(".")
     return thread != "" and not thread.isdigit()
+
+
+def _member(label: str) -> str | None:
+    """Return at which member of a quorum an event happens, if its label tells that."""
+    found = _MEMBER.match(label)
+    return None if found is None else found[1]
+
+
+def _are_apart(one: str | None, other: str | None) -> bool:
+    return one is not None and other is not None and one != other
 
 
 def _is_at_server(label: str) -> bool:

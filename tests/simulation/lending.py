@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _COMMENT = re.compile(r"/\*.*?\*/")
 # Nobody but the user may say these in the user's transaction.
 _ENDS = ("commit", "rollback", "begin", "set")
+# What dblock says for a statement of its own, before it and, where that is undone, behind it.
+_FOR_ITSELF = re.compile(r"(/\*.*?\*/ )?SET (STATEMENT|@dblock_|\w+ = @dblock_)")
 # What locks nothing in it.
 _HARMLESS = READING.union(_ENDS)
 
@@ -98,7 +100,7 @@ class LentConnection:
         self.send(Statement(sql, (), sql.lower()))
 
     def send(self, statement: Statement) -> Answer:
-        for_itself = statement.sql.startswith("SET STATEMENT")
+        for_itself = _FOR_ITSELF.match(statement.sql)
         lost = self._used or statement.kind != "rollback"
         if self.lent and statement.kind in _ENDS and not for_itself and lost:
             raise Violation(f"dblock says {statement.sql!r} in a transaction of the user's")

@@ -38,6 +38,8 @@ class Clients:
         self.ledger = ledger
         self.allowance = allowance
         self.all: dict[str, Client] = {}
+        #: Looks in the end, beside what looks at every scenario.
+        self.judges: list[Callable[[], None]] = []
 
     def client(self, name: str, *, rate: float = 1.0) -> Client:
         """Return a client, whose clock goes at a rate."""
@@ -124,6 +126,8 @@ def run(scenario: Scenario, store: Store, schedule: Schedule) -> Outcome:
             scenario(clients)
             loop.run()
             watcher.judge()
+            for judge in clients.judges:
+                judge()
         except Violation as found:
             violation = found
         except Exception as error:

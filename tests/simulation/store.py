@@ -86,7 +86,7 @@ class Store(ABC):
     #: there was when they began; `calls`, who waits is called; `looks`, who waits looks now and
     #: then; `gates`, user locks at which sessions wait; `moves`, another server can take its place
     #: as it is; `epochs`, what was lost in a crash is waited for; `operators`, what its operators
-    #: do to it.
+    #: do to it; `members`, there are several of it.
     has: frozenset[str] = frozenset({"runs"})
     #: The engine of the users' own transactions, for all clients, and what its connections are.
     lending: Engine
@@ -101,6 +101,8 @@ class Store(ABC):
     one_writer = False
     #: Whether a session that was lost can be ended, so that what it was sent does not come late.
     ends_sessions = False
+    #: The identity of the tables, where there are several of it.
+    place: str
     #: Called when a statement has been carried out: on which connection, and the statement.
     watch: Callable[[Link | None, Any], None]
     #: Called when a thread has an answer, or hears that it gets none.
@@ -127,6 +129,8 @@ class Store(ABC):
         self.refused: dict[str, DatabaseFault] = {}
         #: Who connects gets no answer, not even that there is no server.
         self.silent = False
+        #: The names of the clients that can reach it, if that is not all of them.
+        self.reached_by: frozenset[str] | None = None
         #: By how many seconds its clock was set forward, or back: below 0.
         self.ahead = 0.0
         self.snapshots = False
@@ -139,6 +143,33 @@ class Store(ABC):
     @property
     def down(self) -> bool:
         return self.silent or self.loop.now < self.down_until
+
+    def shuts_out(self, client: Client) -> bool:
+        """Whether nothing comes through between it and a client."""
+        return self.reached_by is not None and client.name not in self.reached_by
+
+    # --- several of them -----------------------------------------------------------------------
+
+    @cached_property
+    def members(self) -> list[Store]:
+        """Three independent databases, of which this is the first."""
+        return [self, self.another(1), self.another(2)]
+
+    def another(self, number: int) -> Store:
+        """Make an independent database of the same kind."""
+        raise NotImplementedError(f"{self.name} is alone")
+
+    def enlist(self, record: str, longest: int) -> None:
+        """Make it a member of a quorum that votes, for TTLs up to so many milliseconds."""
+        raise NotImplementedError
+
+    def copied(self) -> Any:
+        """Return a copy of all that is committed."""
+        raise NotImplementedError
+
+    def bring_back(self, copy: Any) -> None:
+        """Begin anew with a copy."""
+        raise NotImplementedError
 
     # --- what the clients' Locks are made with -------------------------------------------------
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.simulation.exploring import replay
-from tests.simulation.folder import prepared
 
 FOUND = {
     "a connection that breaks before anything was sent leaves the outcome unknown": (
@@ -91,10 +88,7 @@ FOUND = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def folder() -> Iterator[None]:
-    with prepared():
-        yield
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 @pytest.mark.parametrize("line", FOUND.values(), ids=FOUND)

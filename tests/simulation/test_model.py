@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from random import Random
 
 import pytest
 
 from tests.simulation.explore import deviations, faults
 from tests.simulation.exploring import store_of
-from tests.simulation.folder import prepared
 from tests.simulation.run import Outcome, run
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.schedule import Schedule
@@ -19,11 +17,7 @@ from tests.simulation.stores import HAS
 SAMPLE = 12
 
 
-@pytest.fixture(scope="module", autouse=True)
-def folder() -> Iterator[None]:
-    with prepared():
-        yield
-
+pytestmark = pytest.mark.usefixtures("folder")
 
 #: These write where the users have transactions, which is not so in the model.
 WRITING = {"forced", "cycle", "readers", "readers-wait", "reader-dies", "used-while-given-back"}

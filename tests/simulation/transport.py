@@ -26,7 +26,7 @@ READING = frozenset(
     {
         *("look", "look_queued", "look_at_slots", "list_held", "list_waiters", "list_blocked"),
         *("list_runs", "list_held_runs", "list_last_runs", "list_row_locks"),
-        *("read_leader", "call_observers"),
+        *("read_leader", "call_observers", "read_member"),
         *("read_witness", "read_clock", "probe", "select", "look_for_unused"),
     }
 )
@@ -72,8 +72,9 @@ class Link:
     And at the arrival of what the server says without being asked: lost, deaf, cut.
     """
 
-    def __init__(self, client: Client, driver: Any, readable: SimulatedEvent) -> None:
+    def __init__(self, client: Client, store: Store, driver: Any, readable: SimulatedEvent) -> None:
         self.client = client
+        self.store = store
         self.driver = driver
         #: It is for the user's own transactions; an answer may come that nobody waits for.
         self.lent = self.dirty = False
@@ -103,10 +104,10 @@ class Link:
 
     def send(self, query: Query[Any]) -> Answer:
         """Have a statement carried out, and wait for what comes of it."""
-        loop, client = self.client.loop, self.client
+        loop = self.client.loop
         actor = loop.current
-        if self.preparing or actor is None or client.store.is_local(query):
-            return client.store.execute(self.driver, query)
+        if self.preparing or actor is None or self.store.is_local(query):
+            return self.store.execute(self.driver, query)
         if self.broken:
             raise Lost("the connection is closed")
         if self.dirty and not self.lent:
@@ -152,7 +153,7 @@ class Link:
             self.broken = True
         else:
             self.known = True
-        self.client.store.told(request.actor, request.query, answer)
+        self.store.told(request.actor, request.query, answer)
         self.client.loop.resume(request.actor, answer)
 
     def close(self) -> None:
@@ -210,7 +211,7 @@ class Link:
 
     def break_off(self) -> None:
         """End the session at the server, and with it a statement that waits there."""
-        store = self.client.store
+        store = self.store
         store.links.pop(self, None)
         if not self.ended:
             self.cut()
@@ -236,7 +237,7 @@ class Link:
 
     def _arrive(self, request: Request, event: Event) -> None:
         """What happens when a request is there, and what goes wrong with it."""
-        store, client = self.client.store, self.client
+        store, client = self.store, self.client
         then = self._answers(request)
         for fault in event.faults:
             match fault.kind:
@@ -295,6 +296,9 @@ class Link:
                     pass
                 case _:
                     raise ValueError(f"there is no fault {fault.kind!r}")
+        if store.shuts_out(client):
+            self.deaf = True
+            return None
         if store.down or self.ended:
             return self._reset(request)
         losable = client.loop.losable[request.label] = {
@@ -308,8 +312,8 @@ class Link:
 
     def _late(self, request: Request) -> None:
         """A request comes whose client has gone, which the server finds when it answers."""
-        if not self.ended and not self.client.store.down:
-            self.client.store.perform(self.driver, request.query, lambda answer: self._end())
+        if not self.ended and not self.store.down:
+            self.store.perform(self.driver, request.query, lambda answer: self._end())
 
     def _answers(self, request: Request) -> Callable[[Answer | BaseException], None]:
         def then(answer: Answer | BaseException) -> None:
@@ -327,17 +331,17 @@ class Link:
 
     def _crashes(self, request: Request, lost: int) -> Callable[[Answer | BaseException], None]:
         def then(answer: Answer | BaseException) -> None:
-            self.client.store.crash(lost)
+            self.store.crash(lost)
             self._reset(request)
 
         return then
 
     def _end(self) -> None:
         """The session ends at the server."""
-        self.client.store.links.pop(self, None)
+        self.store.links.pop(self, None)
         if not self.ended:
             self.ended = True
-            self.client.store.end_session(self.driver)
+            self.store.end_session(self.driver)
 
 
 def kind_of(query: Any) -> str:
@@ -357,7 +361,7 @@ def connecting(store: Store, *, lent: bool = False) -> Any:
 
     def arrive() -> None:
         kinds = {fault.kind for fault in event.faults}
-        silent = store.silent or "mute" in kinds or "deaf" in kinds
+        silent = store.silent or store.shuts_out(client) or "mute" in kinds or "deaf" in kinds
         outcome: Any = Lost("connection refused") if kinds or store.down else None
         if silent:
             outcome = TimedOut("no connection in time")
@@ -378,9 +382,9 @@ def connecting(store: Store, *, lent: bool = False) -> Any:
         finally:
             del outcome  # as above
     if lent:
-        return client.lend(store.open_lent())
+        return client.lend(store, store.open_lent())
     driver = store.open(client)
-    client.connected(driver)
+    client.connected(store, driver)
     return driver
 
 

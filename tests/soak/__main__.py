@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from tests.servers import ServerMissing
+from tests.servers import OWN, ServerMissing
 
 from . import report
 from .checker import check, count
@@ -28,7 +28,7 @@ MISSING = 69  # EX_UNAVAILABLE: there is no server to run it on
 @click.option("--profile", type=click.Choice(list(PROFILES)), default="chaos", show_default=True)
 @click.option(
     "--database",
-    type=click.Choice(["postgresql", "mariadb", "pgbouncer", "sqlite"]),
+    type=click.Choice([*OWN, "pgbouncer", "sqlite", "mix"]),
     default="postgresql",
 )
 @click.option("--seed", type=int, help="Of the workers' choices and of the faults.")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 
+from dblock import Locks, Quorum
+
 from .history import now
 from .recorded import acquire
 from .role import Role
@@ -19,11 +21,14 @@ class Believer(Role):
     """Holds a name, often for long, and looks at it again and again; lets nothing run out."""
 
     def section(self) -> None:
+        self._hold(self._locks)
+
+    def _hold(self, locks: Locks | Quorum) -> None:
         chance, ttl = self._chance, self._plan.ttl
         renewing = chance.random() < 0.3
         wait = 0.0 if chance.random() < 0.5 else chance.uniform(0, 0.1) * ttl
         name = chance.choice(self._plan.names)
-        lease = self._locks.lease(name, ttl=ttl, wait=wait, renew=renewing)
+        lease = locks.lease(name, ttl=ttl, wait=wait, renew=renewing)
         hold = acquire(self._recorder, lease, renewing=renewing)
         if hold is None:
             time.sleep(chance.uniform(0, 0.02) * ttl)

@@ -67,7 +67,7 @@ def growing(facts: Facts) -> Found:
 
 
 def losses(facts: Facts) -> Found:
-    """Nobody is told a loss before its own deadline, which comes before the database's expiry."""
+    """Nobody is told a loss before its own deadline, unless a member of a quorum was restored."""
     return len(facts.operations.holds), [
         Violation(
             f"{hold.name!r}, fence {hold.fence}, was told {_reason(hold.early_loss)} "
@@ -75,7 +75,7 @@ def losses(facts: Facts) -> Found:
             hold.events,
         )
         for hold in facts.operations.holds
-        if hold.early_loss is not None
+        if hold.early_loss is not None and not facts.forgotten(hold.sent, hold.early_loss.at)
     ]
 
 

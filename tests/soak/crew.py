@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing.context import ForkServerProcess
 from types import TracebackType
@@ -59,6 +60,15 @@ class Place:
             self._process = context.Process(target=work, args=(self._plan, name), daemon=True)
             self._process.start()
 
+    @contextlib.contextmanager
+    def emptied(self) -> Iterator[None]:
+        """Kill the worker; no other one starts until the end of this."""
+        with self._lock:
+            if self._process is not None:
+                self._process.kill()
+                self._process.join()
+            yield
+
     def signal(self, number: signal.Signals) -> None:
         with self._lock:
             if self._process is not None and self._process.is_alive():
@@ -104,6 +114,14 @@ class Crew:
         for place in self.places:
             place.fill()
             place.tidy()
+
+    @contextlib.contextmanager
+    def emptied(self) -> Iterator[None]:
+        """Kill all workers; nobody works until the end of this."""
+        with contextlib.ExitStack() as stack:
+            for place in self.places:
+                stack.enter_context(place.emptied())
+            yield
 
     def __enter__(self) -> Self:
         self.fill()

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from .history import PROBE, Event
+from .history import PROBE, RESTORED, Event
 from .ledger import Ledger, Row
 from .operations import Hold, Operations, gather
 
@@ -57,6 +57,16 @@ class Facts:
         self.logs: dict[str, list[Row]] = {name: [] for name in history.names}
         for row in sorted(history.ledger.rows, key=lambda row: row.place):
             self.logs.setdefault(row.name, []).append(row)
+
+    def forgotten(self, start: float, end: float) -> bool:
+        """Whether a member of a quorum was restored in this time. It has lost what it had granted,
+        and with that a hold that two of three members have loses its majority."""
+        return any(
+            one.sent.detail.get("fault") == RESTORED
+            and one.sent.at <= end
+            and (one.end is None or one.end.at >= start)
+            for one in self.operations.all
+        )
 
     def events(self, row: Row) -> list[Event]:
         """What is known of a row's write."""

@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tests.faults.conftest import GRANT, RELEASE, RENEW
 from tests.faults.proxy import Lose, Rule
-from tests.servers import execute
+from tests.servers import FAMILY, execute
 
 from .crew import Place
 from .nemesis import EVERYWHERE, Fault, Nemesis
@@ -24,9 +24,13 @@ SESSIONS = {
         "SELECT pid FROM pg_stat_activity WHERE datname = '{}' AND pid <> pg_backend_pid()",
         "SELECT pg_terminate_backend({})",
     ),
-    "mariadb": (
-        "SELECT id FROM information_schema.processlist WHERE db = '{}' AND id <> connection_id()",
-        "KILL {}",
+    **dict.fromkeys(
+        FAMILY,
+        (
+            "SELECT id FROM information_schema.processlist "
+            "WHERE db = '{}' AND id <> connection_id()",
+            "KILL {}",
+        ),
     ),
 }
 

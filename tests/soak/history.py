@@ -20,6 +20,8 @@ from typing import Any
 
 NEMESIS = "nemesis"
 PROBE = "probe"
+#: The fault of a quorum's member that is put back to an older copy.
+RESTORED = "member restored"
 YARDSTICK = "yardstick"
 
 

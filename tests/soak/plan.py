@@ -26,6 +26,8 @@ class Plan:
     sees_deaths: bool = True
     place: int = 1
     places: int = 1
+    #: The databases of a quorum, in the profile of one; ``url`` is then that of the users' data.
+    members: tuple[str, ...] = ()
 
     @property
     def stopped(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tests.clusters.galera import Galera
 from tests.clusters.patroni import Patroni
-from tests.servers import MariaDB, Pooled, PostgreSQL, Server, execute
+from tests.servers import OWN, MariaDB, Pooled, PostgreSQL, Server, execute
 
 from .calming import Calming
 from .clustered import Fenced, Hung, Lagging
@@ -15,7 +15,9 @@ from .failing_over import FailingOver, Pair
 from .file import File
 from .galera import AllWriters, OneWriter
 from .havoc import Havoc
+from .minorities import WithoutAMember
 from .nemesis import Nemesis
+from .trio import Trio
 
 # How slow commits are where they are to be, in seconds.
 SLOW_COMMIT = 0.06
@@ -47,15 +49,26 @@ def slow_commits(server: Server, database: str) -> None:
         execute(server.url, f'ALTER DATABASE "{database}" SET {setting} = {value}')
 
 
-BOTH: dict[str, Callable[[], Server]] = {"postgresql": PostgreSQL, "mariadb": MariaDB}
+EACH: dict[str, Callable[[], Server]] = dict(OWN)
 CLUSTER = Profile({}, proxied=True, workers=4, names=2, ttl=5.0, writes=20)
 PROFILES = {
-    "chaos": Profile(BOTH, Havoc, proxied=True, names=3, writes=20),
+    "chaos": Profile(EACH, Havoc, proxied=True, names=3, writes=20),
     "failover": Profile(
         {"postgresql": Pair}, FailingOver, proxied=True, workers=8, names=10, ttl=15.0
     ),
-    "user-locks": Profile(BOTH, workers=3, ttl=10.0),
-    "queues": Profile(BOTH, workers=3, names=18, ttl=10.0),
+    "quorum": Profile(
+        {
+            "sqlite": lambda: Trio(File(), File(), File()),
+            "postgresql": lambda: Trio(PostgreSQL(), PostgreSQL(), PostgreSQL()),
+            "mix": lambda: Trio(PostgreSQL(), MariaDB(), File()),
+        },
+        WithoutAMember,
+        workers=4,
+        names=2,
+        ttl=3.0,
+    ),
+    "user-locks": Profile(EACH, workers=3, ttl=10.0),
+    "queues": Profile(EACH, workers=3, names=18, ttl=10.0),
     "leaves": Profile(
         {"postgresql": lambda: PostgreSQL(durable=True)},
         Calming,
@@ -63,8 +76,8 @@ PROFILES = {
         ttl=2.0,
         prepare=slow_commits,
     ),
-    "fair": Profile(BOTH | {"pgbouncer": Pooled}, workers=5, ttl=10.0),
-    "hand-offs": Profile(BOTH | {"pgbouncer": Pooled, "sqlite": File}, workers=6, names=3, ttl=3.0),
+    "fair": Profile(EACH | {"pgbouncer": Pooled}, workers=5, ttl=10.0),
+    "hand-offs": Profile(EACH | {"pgbouncer": Pooled, "sqlite": File}, workers=6, names=3, ttl=3.0),
     "patroni-async": replace(
         CLUSTER,
         servers={"postgresql": lambda: Patroni("async", cuttable=True)},

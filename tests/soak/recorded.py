@@ -14,6 +14,7 @@ from dblock import (
     LockLost,
     NotAcquired,
     OutcomeUnknown,
+    QuorumLease,
     Timeouts,
     Unavailable,
 )
@@ -24,12 +25,14 @@ from .history import Operation, Recorder, now
 TIMEOUTS = Timeouts(connect=1, query=1, socket=2)
 
 
-def begin(recorder: Recorder, lease: Lease, **detail: Any) -> Operation:
+def begin(recorder: Recorder, lease: Lease | QuorumLease, **detail: Any) -> Operation:
     """Write down that a lease is about to be asked for."""
     return recorder.begin("acquire", name=lease.name, ttl=lease.ttl, wait=lease.wait, **detail)
 
 
-def got(recorder: Recorder, operation: Operation, lease: Lease | Leadership) -> HeldLease:
+def got(
+    recorder: Recorder, operation: Operation, lease: Lease | QuorumLease | Leadership
+) -> HeldLease:
     """Write down that it was granted."""
     at, fence, left = now(), lease.fence, lease.remaining
     detail = {"fence": fence, "deadline": at + left}
@@ -39,7 +42,7 @@ def got(recorder: Recorder, operation: Operation, lease: Lease | Leadership) -> 
     return HeldLease(recorder, lease, operation.op)
 
 
-def acquire(recorder: Recorder, lease: Lease, **detail: Any) -> HeldLease | None:
+def acquire(recorder: Recorder, lease: Lease | QuorumLease, **detail: Any) -> HeldLease | None:
     """Acquire it, as its ``wait`` says."""
     operation = begin(recorder, lease, **detail)
     with outcome(operation, nothing_changed=True):
@@ -65,7 +68,9 @@ def campaign(recorder: Recorder, election: Election, wait: float) -> HeldLease |
 class HeldLease:
     """One hold; ``number`` is that of the operation that acquired it."""
 
-    def __init__(self, recorder: Recorder, lease: Lease | Leadership, number: int) -> None:
+    def __init__(
+        self, recorder: Recorder, lease: Lease | QuorumLease | Leadership, number: int
+    ) -> None:
         self._recorder, self.lease = recorder, lease
         self.name, self.fence = lease.name, lease.fence
         self._number = number

@@ -6,7 +6,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,10 @@ from sqlalchemy import NullPool, create_engine
 from sqlalchemy.engine import Connection
 from sqlalchemy.engine.interfaces import IsolationLevel
 
-from dblock import Locks
+from dblock import Locks, Quorum
 from dblock.dialects.values import text
 from dblock.schema import upgrade
-from tests.servers import Server, execute
+from tests.servers import OWN, Server, execute
 
 from . import ledger
 from .checker import PATIENCE
@@ -27,11 +27,12 @@ from .history import PROBE, YARDSTICK, Recorder, Tail, now, read
 from .plan import STOP, Plan
 from .profiles import PROFILES
 from .recorded import TIMEOUTS, acquire
+from .trio import Trio
 from .yardstick import Yardstick
 
 DATABASE = "soak"
 # Where the end of a waiter's session tells of it: not behind a pooler, and not in a file.
-SEE_DEATHS = ("postgresql", "mariadb")
+SEE_DEATHS = tuple(OWN)
 PULSE = 0.1  # how often the dead are replaced and the history is looked at
 
 
@@ -90,6 +91,7 @@ def soak(
         profile.proxied,
         server.kind in SEE_DEATHS,
         places=settings.workers,
+        members=server.member_urls if isinstance(server, Trio) else (),
     )
     recorder = Recorder(directory, YARDSTICK)
     with Yardstick(recorder, lambda: server.url_for(DATABASE)):
@@ -98,7 +100,7 @@ def soak(
             (directory / STOP).touch()
         server.settle()
         url = server.url_for(DATABASE)  # of a new primary, it may be
-        probe(url, names, settings.ttl, directory)
+        probe(replace(plan, url=url))
     recorder.close()
     with connected(url) as connection:
         left = ledger.read(connection)
@@ -141,15 +143,20 @@ def disturb(settings: Settings, plan: Plan, crew: Crew, server: Server, watch: W
         raise nemesis.errors[0]
 
 
-def probe(url: str, names: tuple[str, ...], ttl: float, directory: Path) -> None:
+def probe(plan: Plan) -> None:
     """See whether each name can be taken again: tries are counted, each a TTL after the last."""
-    recorder, left = Recorder(directory, PROBE), list(names)
-    with Locks(url, timeouts=TIMEOUTS) as locks:
+    recorder, left = Recorder(plan.directory, PROBE), list(plan.names)
+    members, ttl = plan.members, plan.ttl
+    opened: Locks | Quorum = (
+        Quorum(members, timeouts=TIMEOUTS) if members else Locks(plan.url, timeouts=TIMEOUTS)
+    )
+    with opened as locks:
         for number in range(PATIENCE + 1):
             if number and left:
                 time.sleep(ttl)
             leases = [locks.lease(name, ttl=ttl, wait=0) for name in left]
             left = [lease.name for lease in leases if acquire(recorder, lease) is None]
-    for key, waiters in execute(url, "SELECT lock_name, waiters FROM dblock_lock"):
-        recorder.begin("queue", name=text(key), waiters=waiters).tell("ok")
+    for url in members or (plan.url,):
+        for key, waiters in execute(url, "SELECT lock_name, waiters FROM dblock_lock"):
+            recorder.begin("queue", name=text(key), waiters=waiters).tell("ok")
     recorder.close()

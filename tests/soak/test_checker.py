@@ -9,7 +9,7 @@ import pytest
 from tests.soak import report
 from tests.soak.checker import PATIENCE, RULES, count
 from tests.soak.facts import History, Rule, Violation
-from tests.soak.history import PROBE, Event, Recorder, Tail, now, read
+from tests.soak.history import PROBE, RESTORED, Event, Recorder, Tail, now, read
 from tests.soak.ledger import Ledger, Row
 from tests.soak.story import Story
 
@@ -145,6 +145,17 @@ def test_losses(story: Story, kind: str, reason: str) -> None:
     third = story.hold("x", 2.1, 2.2, 3, fence=3)
     story.act("x", third, kind, 2.3, 2.4, "failed", error="LockLost", reason=reason)
     assert story.broken() == {"losses"}
+
+
+@pytest.mark.parametrize(("begun", "excused"), [(2.2, True), (2.5, False)])
+def test_a_restored_member_may_have_been_one_of_the_majority(
+    story: Story, begun: float, excused: bool
+) -> None:
+    restored = story.begin(begun, "members", "fault", fault=RESTORED)
+    story.tell(2.7, "members", restored, "fault", "ok")
+    third = story.hold("x", 2.1, 2.2, 3, fence=3)
+    story.act("x", third, "renew", 2.3, 2.4, "failed", error="LockLost", reason="forced")
+    assert story.broken() == (set() if excused else {"losses"})
 
 
 def test_acknowledged(story: Story) -> None:

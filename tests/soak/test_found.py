@@ -11,6 +11,7 @@ from tests.conftest import NewDatabase
 from tests.faults import proxy
 from tests.faults.conftest import GRANT
 from tests.patience import SECONDS
+from tests.servers import FAMILY
 
 LAST = 11  # bytes of the last packet of the grant's reply: the OK of the compound statement
 
@@ -55,7 +56,7 @@ def test_a_connection_that_breaks_between_two_results(
 
 
 @pytest.mark.parametrize(
-    ("kind", "marker"), [("postgresql", b"version()"), ("mariadb", b"sql_mode")]
+    ("kind", "marker"), [("postgresql", b"version()"), *((kind, b"sql_mode") for kind in FAMILY)]
 )
 def test_a_connection_that_breaks_while_it_is_the_first(
     new_database: NewDatabase, kind: str, marker: bytes

@@ -20,12 +20,14 @@ from .plan import Plan
 from .queueing import Fresh
 from .recorded import TIMEOUTS
 from .role import Role
+from .voting import Voter
 from .yardstick import Yardstick
 
 # What the workers of each profile do.
 WORKERS: dict[str, type[Role]] = {
     "chaos": Chaos,
     "failover": Believer,
+    "quorum": Voter,
     "user-locks": LooperOrTryer,
     "leaves": Leaver,
     "queues": Fresh,

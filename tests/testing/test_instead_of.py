@@ -15,7 +15,7 @@ from dblock import DeadlockDetected, LockLost, Locks, NotAcquired, NotHeld
 from dblock.aio import AsyncLocks
 from dblock.schema import upgrade
 from dblock.testing import Faults
-from tests.conftest import NewDatabase
+from tests.conftest import SERVERS, NewDatabase
 from tests.support import Threads
 
 NOWHERE = "postgresql+psycopg://nobody@127.0.0.1:1/nowhere"
@@ -236,7 +236,7 @@ def test_counters_are_where_they_were(tmp_path: Path, shop: Engine) -> None:
             assert locks.counter(STOCK, key=ID).value(session, 7) == 4
 
 
-@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+@pytest.mark.parametrize("kind", SERVERS)
 def test_a_counter_of_before_counts_on_a_server(new_database: NewDatabase, kind: str) -> None:
     engine = create_engine(new_database(kind).url)
     PRODUCT.metadata.create_all(engine)

@@ -10,7 +10,7 @@ from typing import Any, assert_type
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from dblock import DetachedHold, Leader, LockState, Rate, RunState
+from dblock import DetachedHold, Leader, LockState, MemberStatus, Rate, RunState
 from dblock.aio import (
     AsyncCounter,
     AsyncCron,
@@ -25,6 +25,8 @@ from dblock.aio import (
     AsyncMultiLock,
     AsyncObservation,
     AsyncOnce,
+    AsyncQuorum,
+    AsyncQuorumLease,
     AsyncRowLock,
     AsyncSemaphore,
     AsyncSharedLease,
@@ -223,6 +225,25 @@ async def operate() -> None:
     assert_type(await locks.pause(), float)
     await locks.close()
     await locks.show(42)  # type: ignore[arg-type]
+
+
+async def majority(url: str) -> None:
+    async with AsyncQuorum([url, url, engine], label="me") as quorum:
+        lease = quorum.lease("report", ttl=30, wait=0, cancel_on_loss=True)
+        assert_type(lease, AsyncQuorumLease)
+        async with lease as held:
+            assert_type(held.fence, int)
+            await held.renew(5)
+        election = quorum.election("main", ttl=30, cancel_on_loss=True)
+        assert_type(election, AsyncElection)
+        async with election.campaign(wait=5) as term:
+            await term.proclaim({"address": "10.0.0.1"})
+        assert_type(await quorum.check(), list[MemberStatus])
+        assert_type(await quorum.rejoin(url), float)
+        assert_type(await quorum.show("report"), LockState)
+        assert_type(await quorum.list(), list[LockState])
+        assert_type(await quorum.release("report", force=True), bool)
+    await quorum.close()
 
 
 def faults(made: Faults) -> None:

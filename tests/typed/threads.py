@@ -39,6 +39,7 @@ from dblock import (
     LockLost,
     Locks,
     LockState,
+    MemberStatus,
     Misconfigured,
     MultiLock,
     NotAcquired,
@@ -49,6 +50,8 @@ from dblock import (
     OutcomeUnknown,
     Pruned,
     QueryTimeout,
+    Quorum,
+    QuorumLease,
     Rate,
     RateLimited,
     RetryPolicy,
@@ -429,6 +432,28 @@ def errors() -> None:
 
 
 # --- the rest ----------------------------------------------------------------------------------
+
+
+def majority(url: str) -> None:
+    with Quorum([url, url, engine], timeouts=Timeouts(), label="me") as quorum:
+        lease = quorum.lease("report", ttl=30, wait=0, on_lost=print)
+        assert_type(lease, QuorumLease)
+        with lease as held:
+            assert_type(held, QuorumLease)
+            assert_type(held.fence, int)
+            held.renew(5)
+        election = quorum.election("main", ttl=30, max_hold=60, on_lost=print)
+        assert_type(election, Election)
+        with election.campaign(wait=5) as term:
+            term.proclaim({"address": "10.0.0.1"})
+        (member,) = quorum.check()
+        assert_type(member, MemberStatus)
+        assert_type(quorum.rejoin(0), float)
+        assert_type(quorum.show("report"), LockState)
+        assert_type(quorum.list(), list[LockState])
+        assert_type(quorum.release("report", force=True), bool)
+        quorum.lease("report", color="red")  # type: ignore[call-arg]
+    Quorum(42)  # type: ignore[arg-type]
 
 
 def note(event: LockEvent) -> None:

@@ -14,7 +14,7 @@ from dblock.dialects.tickets import TICKET
 from tests.conftest import Database, NewDatabase
 from tests.lending import Lender
 from tests.patience import NEVER
-from tests.servers import execute
+from tests.servers import FAMILY, execute
 from tests.support import SECONDS, eventually
 from tests.worlds.behind import SomeLocks, timed
 from tests.worlds.portal import WORLDS
@@ -109,7 +109,7 @@ def queue(new_database: NewDatabase, times: dict[str, float]) -> Iterator[Queue]
         yield Queue(new_database("postgresql", migrated=True), stack, times)
 
 
-@pytest.fixture(params=["pgbouncer", "mariadb", "sqlite"])
+@pytest.fixture(params=["pgbouncer", *FAMILY, "sqlite"])
 def uncalled(
     request: pytest.FixtureRequest, new_database: NewDatabase, times: dict[str, float]
 ) -> Iterator[Queue]:
@@ -147,12 +147,14 @@ def watched(new_database: NewDatabase, times: dict[str, float], world: World) ->
         yield Watched(db, stack, times, world)
 
 
-@pytest.fixture
-def user_lock(lender: Lender, times: dict[str, float], world: World) -> Iterator[WatchedUserLock]:
-    """That of a name in a MariaDB database which others have used before, and will."""
+@pytest.fixture(params=FAMILY)
+def user_lock(
+    request: pytest.FixtureRequest, lender: Lender, times: dict[str, float], world: World
+) -> Iterator[WatchedUserLock]:
+    """That of a name in a database of MariaDB's family which others have used before, and will."""
     from tests.waiting.user_lock import WatchedUserLock
 
-    with lender.lend("mariadb") as db, ExitStack() as stack:
+    with lender.lend(request.param) as db, ExitStack() as stack:
         made = WatchedUserLock(db, stack, times, world)
         made.create()
         yield made

@@ -14,7 +14,7 @@ import pytest
 
 from dblock.protocol.term import FIRST_TERM
 from dblock.protocol.timing import Timing
-from tests.conftest import NewDatabase
+from tests.conftest import KINDS, NewDatabase
 from tests.processes.workers import Process, queue_up
 from tests.servers import PgBouncer, execute
 from tests.support import Threads, eventually
@@ -28,7 +28,7 @@ STEPS = 10
 LOOK = 0.5
 
 
-@pytest.fixture(params=["postgresql", "pgbouncer", "mariadb", "sqlite"])
+@pytest.fixture(params=["pgbouncer", *KINDS])
 def waited(request: pytest.FixtureRequest, new_database: NewDatabase) -> Iterator[Queue]:
     with ExitStack() as stack:
         yield Queue(new_database(request.param, migrated=True), stack, {})

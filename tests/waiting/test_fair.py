@@ -10,6 +10,7 @@ from tenacity import wait_fixed
 
 from dblock import RetryPolicy
 from dblock.dialects.tickets import TICKET
+from tests.servers import FAMILY
 from tests.support import Threads, eventually
 from tests.waiting.conftest import Queue, lease, take_turn
 
@@ -52,7 +53,7 @@ def test_who_died_is_passed_over(uncalled: Queue, threads: Threads) -> None:
     assert uncalled.tickets == []
 
 
-@pytest.mark.parametrize("uncalled", ["pgbouncer", "mariadb"], indirect=True)  # no one writer
+@pytest.mark.parametrize("uncalled", ["pgbouncer", *FAMILY], indirect=True)  # no one writer
 def test_who_joins_disturbs_no_guard(uncalled: Queue, threads: Threads) -> None:
     holder, turns = lease(uncalled.locks()), list[int]()
     assert holder.acquire()

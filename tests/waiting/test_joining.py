@@ -13,6 +13,7 @@ import pytest
 
 from dblock import Locks, NotAcquired
 from tests.conftest import NewDatabase
+from tests.servers import FAMILY
 from tests.support import MOMENT, SECONDS, Threads
 from tests.waiting.conftest import NAME, Queue, lease
 from tests.waiting.watching import Statements
@@ -48,7 +49,7 @@ def contested(
 # Without fair=True a waiter on MariaDB waits in the server, and one on SQLite looks now and then.
 joins_at_once = pytest.mark.parametrize(
     ("kind", "fair"),
-    [("postgresql", False), ("postgresql", True), ("mariadb", True), ("sqlite", True)],
+    [("postgresql", False), ("postgresql", True), *((kind, True) for kind in (*FAMILY, "sqlite"))],
 )
 
 

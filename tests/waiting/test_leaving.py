@@ -25,7 +25,7 @@ from tests.conftest import NewDatabase
 from tests.patience import NEVER
 from tests.processes.test_interrupts import Interrupt, each
 from tests.processes.workers import Failed, Process, queue_up
-from tests.servers import execute
+from tests.servers import FAMILY, execute
 from tests.support import LONG, SECONDS, Threads, eventually
 from tests.waiting.cancelling import cancel_at_each_point
 from tests.waiting.conftest import AGES, LISTENERS, NAME, Entry, Queue, lease, take_turn
@@ -274,7 +274,9 @@ SLOW = {
         "CREATE CONSTRAINT TRIGGER slow AFTER UPDATE ON dblock_lock DEFERRABLE INITIALLY DEFERRED "
         "FOR EACH ROW EXECUTE FUNCTION slow()",
     ),
-    "mariadb": ("CREATE TRIGGER slow AFTER UPDATE ON dblock_lock FOR EACH ROW DO SLEEP(0.06)",),
+    **dict.fromkeys(
+        FAMILY, ("CREATE TRIGGER slow AFTER UPDATE ON dblock_lock FOR EACH ROW DO SLEEP(0.06)",)
+    ),
 }
 
 

@@ -1,5 +1,5 @@
-"""However a hold or a wait in the server ends on MariaDB, nobody keeps the user lock, and the next
-comes through (promise 10)."""
+"""However a hold or a wait in the server ends on MariaDB or MySQL, nobody keeps the user lock, and
+the next comes through (promise 10)."""
 
 from __future__ import annotations
 

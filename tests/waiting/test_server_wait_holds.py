@@ -1,4 +1,4 @@
-"""However a hold that has a user lock ends on MariaDB, that goes with it."""
+"""However a hold that has a user lock ends on MariaDB or MySQL, that goes with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A name's user lock as it is seen from outside, on MariaDB: in the list of processes."""
+"""A name's user lock as it is seen from outside: in the list of processes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from sqlalchemy.engine import Connection
 
 from dblock import Lease, Locks, Timeouts
 from dblock.dialects import MariaDB
+from dblock.dialects.mysql import MySQL
 from dblock.dialects.query import Query
 from dblock.holding.database import Database
+from dblock.protocol.commands import Grant, Join, WaitInServer
 from dblock.system import clock
 from tests.support import SECONDS, eventually
 from tests.waiting.conftest import NAME
@@ -22,6 +24,7 @@ from tests.waiting.watching import Statements, Watched, before_each
 from tests.worlds.surface import Surface
 
 TABLE = "dblock_lock"
+DIALECTS = {"mariadb": MariaDB, "mysql": MySQL}
 
 
 @dataclass
@@ -44,7 +47,7 @@ class WatchedUserLock(Watched):
     def taken(self, *names: str) -> Iterator[Connection]:
         with self.session() as session:
             for name in names or (NAME,):
-                session.exec_driver_sql(f"DO GET_LOCK({called(name)}, {SECONDS})")
+                session.exec_driver_sql(f"DO GET_LOCK({self.called(name)}, {SECONDS})")
             yield session
             session.exec_driver_sql("DO RELEASE_ALL_LOCKS()")
 
@@ -70,9 +73,14 @@ class WatchedUserLock(Watched):
         ago = f"UTC_TIMESTAMP(6) - INTERVAL {round(seconds * 1e6)} MICROSECOND"
         self.change(f"SET token = {token}, expires_at = {ago}")
 
+    def called(self, name: str = NAME) -> str:
+        """What a name's user lock is called in the session's database."""
+        dialect = DIALECTS[self.db.kind](None, "dblock_", Timeouts())
+        return dialect.lock_of_users.replace("%(user_lock)s", f"'{dialect.user_lock(name)}'")
+
     def had_by(self, name: str = NAME) -> list[int]:
         """The sessions that have it: one at most."""
-        return [pid for pid in self.ask(f"SELECT IS_USED_LOCK({called(name)})") if pid]
+        return [pid for pid in self.ask(f"SELECT IS_USED_LOCK({self.called(name)})") if pid]
 
     def waited_for_by(self) -> list[int]:
         """The sessions that wait for a user lock."""
@@ -113,34 +121,24 @@ class Asked(Statements):
 
     def __init__(self, locks: Locks, patch: pytest.MonkeyPatch) -> None:
         super().__init__(locks._database, patch)
-        self.params: list[Any] = []
+        #: How long each may wait in the server.
+        self.patience: list[float] = []
+        #: How many take a name, or try to, without a user lock.
+        self.grants = 0
         self.threads: set[int] = set()
 
         def note(query: Query[Any]) -> None:
-            self.params.append(query.params)
             self.threads.add(threading.get_ident())
+            if isinstance(query.command, WaitInServer):
+                self.patience.append(query.command.patience)
+            elif isinstance(query.command, (Grant, Join)):
+                self.grants += 1
 
         before_each(locks._database, patch, note)
 
     @property
     def waits(self) -> int:
         return len(self.patience)
-
-    @property
-    def grants(self) -> int:
-        """How many take a name, or try to, without a user lock."""
-        return sum("owner" in params for params in self.params) - self.waits
-
-    @property
-    def patience(self) -> list[float]:
-        """How long each may wait in the server."""
-        return [params["patience"] for params in self.params if "patience" in params]
-
-
-def called(name: str) -> str:
-    """What a name's user lock is called in the session's database."""
-    made = MariaDB(None, "dblock_", Timeouts()).user_lock(name)
-    return f"SHA1(CONCAT('{made}/', DATABASE()))"
 
 
 def has(user_lock: WatchedUserLock, held: Lease) -> Lease:

@@ -14,7 +14,7 @@ from django.utils.connection import ConnectionProxy
 from ...dialects import Dialect
 from ...dialects.borrowed_driver import BorrowedDriver
 from ...dialects.query import Query, Result
-from ...io.borrowed import Borrowed, lenders, unusable
+from ...io.borrowed import Borrowed, lenders, of_another_kind, unusable
 from ...io.runtime import Runtime
 from ...protocol.steps import Reply
 from .drivers import driver_of
@@ -138,10 +138,7 @@ def lend(on: object, dialect: Dialect, runtime: Runtime) -> AtomicBlock | None:
     if not isinstance(on, BaseDatabaseWrapper):
         return None
     if on.vendor not in dialect.backends:
-        raise ValueError(
-            f"these locks are in {dialect.name}, the transaction is in {on.vendor}: a row lock "
-            "lives in the database of its transaction"
-        )
+        raise of_another_kind(dialect, on.vendor)
     if not on.in_atomic_block:
         raise ValueError(
             "nothing would stay locked: this connection is in no transaction.atomic() block"

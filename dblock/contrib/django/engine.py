@@ -26,8 +26,8 @@ def engine(alias: str, timeouts: Timeouts) -> Engine:
     wrapper = connections[alias]
     if wrapper.vendor not in _CONNECT:
         raise Unsupported(
-            f"the database {alias!r} is {wrapper.vendor}: dblock works on PostgreSQL, MariaDB and "
-            'SQLite; name another one in DBLOCK = {"DATABASE": ...}'
+            f"the database {alias!r} is {wrapper.vendor}: dblock works on PostgreSQL, MySQL, "
+            'MariaDB and SQLite; name another one in DBLOCK = {"DATABASE": ...}'
         )
     drivername, dialect, connect = _CONNECT[wrapper.vendor]
     adapter = ADAPTERS[dialect](timeouts)
@@ -42,10 +42,11 @@ def engine(alias: str, timeouts: Timeouts) -> Engine:
             poolclass=NullPool,  # dblock's Connections keep the idle ones, and can close them
         )
     except ModuleNotFoundError as error:
+        extra = adapter.extras.get(wrapper.vendor)
         itself = " (Django itself uses psycopg 3 then)" if dialect == "postgresql" else ""
         raise Unsupported(
             f"the driver {adapter.drivers[0]}, which dblock's own connections need, is not "
-            f"installed ({error}): pip install 'dblock[{adapter.extra}]'{itself}"
+            f"installed ({error}): pip install 'dblock[{extra}]'{itself}"
         ) from error
     made.update_execution_options(**{ALIAS: alias})
     return made

@@ -12,8 +12,6 @@ from ...schema import statements
 from . import conf
 from .alias import alias as locks_alias
 
-_BACKENDS = {"postgresql": "postgresql", "mysql": "mysql", "sqlite": "sqlite"}
-
 
 class MigrateTables(Operation):
     """Bring dblock's tables to a revision; do nothing if other migrations created them."""
@@ -91,7 +89,7 @@ class MigrateTables(Operation):
     def _execute(self, schema_editor: Any, *, down: bool) -> None:
         read = conf.conf()
         for statement in statements(
-            _BACKENDS[schema_editor.connection.vendor],
+            _backend(schema_editor.connection),
             self.revision,
             since=self.since,
             schema=read.schema,
@@ -99,3 +97,10 @@ class MigrateTables(Operation):
             down=down,
         ):
             schema_editor.execute(statement, params=None)
+
+
+def _backend(connection: Any) -> str:
+    """Return SQLAlchemy's name of the database: Django's is the same for MariaDB and MySQL."""
+    if connection.vendor == "mysql" and connection.mysql_is_mariadb:
+        return "mariadb"
+    return str(connection.vendor)

@@ -32,6 +32,7 @@ from ..waiters import WaiterStatements
 from .adapter import PyMySQL
 from .election import ElectionStatements
 from .fragments import REMAINING, microseconds
+from .members import MemberStatements
 from .migrations import MigrationStatements
 from .readers import ReaderStatements
 from .retiring import RetiringStatements
@@ -40,6 +41,7 @@ from .slots import SlotStatements
 
 
 class MariaDB(
+    MemberStatements,
     SlotStatements,
     ReaderStatements,
     RowStatements,

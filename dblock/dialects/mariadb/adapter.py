@@ -12,12 +12,15 @@ from ...protocol.commands import EndSession
 from ...protocol.faults import Fault
 from ..adapter import Adapter, Carry, Send, ServerSession
 from ..borrowed_driver import BorrowedDriver
-from ..query import Query, all_rows
+from ..packets import CommitFailed, PacketSender
+from ..query import Query, all_rows, any_row
+from ..values import text
 from .arguments import CARRIED
 from .deadlines import Reader, connect
-from .drivers import AioMySQL, MySQLdb, problem_of
-from .errors import REFUSALS, code_of, fault_of
+from .drivers import AioMySQL, MySQLConnector, MySQLdb, problem_of
+from .errors import LOCK_WAIT_TIMEOUT, REFUSALS, code_of, fault_of
 from .sender import Sender
+from .sessions import MYSQL_SETTINGS, MYSQL_WHO, SETTINGS, WHO
 
 
 class PyMySQL(Adapter):
@@ -26,9 +29,11 @@ class PyMySQL(Adapter):
 
     drivers: ClassVar[tuple[str, ...]] = ("pymysql",)
     package = "pymysql"
-    extra = "mariadb"
-    others: ClassVar[tuple[type[BorrowedDriver], ...]] = (MySQLdb, AioMySQL)
+    extras: ClassVar[Mapping[str, str]] = {"mariadb": "mariadb", "mysql": "mysql"}
+    others: ClassVar[tuple[type[BorrowedDriver], ...]] = (MySQLdb, MySQLConnector, AioMySQL)
     carried: ClassVar[Mapping[str, Carry]] = CARRIED
+    #: Whether the server undoes the whole transaction if a statement waits too long for a row.
+    undoes_on_timeout: bool = False
     real = "MariaDB"
     named = Query("SELECT VERSION(), @@version_comment", {}, read=all_rows)
 
@@ -58,16 +63,34 @@ class PyMySQL(Adapter):
         self.set_autocommit(connection)
         # The greeting decides first, since MySQL lacks some of these settings. A proxy may have
         # sent it, so the server is asked for its version as well.
+        kind, limit = self.real.lower(), self.timeouts.query
         if self.real not in connection.get_server_info():
-            self.recognise(*self.ask(connection, self.named))
-        self.ask(connection, Query(_SETTINGS, (self.timeouts.query,)))
-        said, session, host, server, clustered = self.ask(connection, Query(_WHO, {}))
-        self.recognise(said)
-        self.clustered = clustered == "ON"
+            said, comment = self.ask(connection, self.named)
+            self.recognise(said, comment)
+            kind = self.kind_of(said)
+        if kind == "mysql":
+            self.allow_packets(connection)
+            settings, limit, who = MYSQL_SETTINGS, round(1000 * limit), MYSQL_WHO
+        else:
+            settings, who = SETTINGS, WHO
+        self.ask(connection, Query(settings, (limit,)))
+        said, session, host, server, undoes, clustered = self.ask(connection, Query(who, {}))
+        if kind != "mysql":  # MySQL was recognised above, by its version and its comment
+            self.recognise(said)
+        self.clustered, self.undoes_on_timeout = clustered == "ON", bool(undoes)
         # A restarted server counts its sessions from 1 again. With the client's port the number
         # identifies the session. Without a port, on a Unix socket, it does not.
-        end = None if ":" not in host else EndSession(session, host)
+        end = None if host is None or ":" not in host else EndSession(session, host)
         return ServerSession(server, end)
+
+    def kind_of(self, said: str | bytes) -> str:
+        return "mariadb" if self.real in text(said) else "mysql"
+
+    def allow_packets(self, connection: Any) -> None:
+        """Let a connection to MySQL send several statements at once. A lent engine's connection was
+        not made for that, so the server is asked later."""
+        connection._execute_command(SET_OPTION, MULTI_STATEMENTS_ON)
+        connection._read_packet()
 
     def prepare_migrator(self, connection: Any) -> None:
         super().prepare_migrator(connection)
@@ -78,7 +101,22 @@ class PyMySQL(Adapter):
         return bool(connection.open)
 
     def sender(self, connection: Any) -> Send:
-        return Sender(self, connection).send
+        # By this connection's own greeting: another thread may have reached another server since.
+        if self.real in connection.get_server_info():
+            return Sender(self, connection).send
+        return PacketSender(self, connection).send
+
+    def send_packet(
+        self, connection: Any, query: Query[Any], answers: Any, within: float, waits: bool
+    ) -> None:
+        """Run several statements at once, and collect their ``answers``; the rest is as in
+        :meth:`send`."""
+        self.bound_reads(connection, within)
+        cursor = connection.cursor()
+        cursor.execute(query.sql, query.params)
+        answers.add(cursor.fetchall(), cursor)
+        while cursor.nextset():
+            answers.add(cursor.fetchall(), cursor)
 
     def told(self, cursor: Any) -> Sequence[Sequence[Any]]:
         return [(cursor.lastrowid,)] if cursor.lastrowid else ()  # LAST_INSERT_ID(x)
@@ -111,7 +149,19 @@ class PyMySQL(Adapter):
         return problem_of(connection, self.is_usable(connection), locking)
 
     def classify(self, error: BaseException) -> Fault | None:
+        if isinstance(error, CommitFailed):
+            return Fault.DISCONNECTED
         return fault_of(error, self.package)
+
+    def undoes_all(self, ask: Callable[[Query[bool]], bool]) -> bool:
+        setting = "SELECT 1 FROM DUAL WHERE @@innodb_rollback_on_timeout"
+        return ask(Query(setting, {}, read=any_row))
+
+    def classify_borrowed(self, driver: BorrowedDriver, error: BaseException) -> Fault | None:
+        fault = driver.classify(error)
+        if fault is Fault.BUSY and self.undoes_on_timeout and error.args[0] == LOCK_WAIT_TIMEOUT:
+            return Fault.DEADLOCK  # to the user it is the same: the transaction is gone
+        return fault
 
     def misconfigured(self, error: BaseException) -> bool:
         return code_of(error, self.package) in REFUSALS
@@ -119,24 +169,11 @@ class PyMySQL(Adapter):
     def timed_out(self, error: BaseException) -> bool:
         # PyMySQL keeps the cause of a failed connect in original_exception. The cause of a failed
         # read is in the context.
+        if isinstance(error, CommitFailed) and error.__cause__ is not None:
+            error = error.__cause__
         cause = getattr(error, "original_exception", None) or error.__context__
         return isinstance(cause, TimeoutError)
 
 
-# They replace the server's presets. A lease statement never waits for a row lock: the session that
-# has it is taking the name. An idle row lock is not a forgotten client, so wait_timeout is at least
-# eight hours, the usual default. tx_read_only stays: an operator may have set it on a server that
-# is no longer the primary.
-_SETTINGS = """SET SESSION innodb_lock_wait_timeout = 0, tx_isolation = 'READ-COMMITTED',
-    completion_type = 'NO_CHAIN', time_zone = '+00:00', max_statement_time = %s,
-    sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', sql_safe_updates = 0,
-    sql_select_limit = 18446744073709551615, sql_big_selects = 1,
-    idle_transaction_timeout = 0, idle_write_transaction_timeout = 0,
-    idle_readonly_transaction_timeout = 0, wait_timeout = GREATEST(@@wait_timeout, 28800)"""
-
-# WSREP_ON is read from a table, because not every build of the server has the variable.
-_WHO = """SELECT VERSION(), id, host, CONCAT_WS('/', @@server_id, @@hostname, @@port), (
-        SELECT variable_value FROM information_schema.global_variables
-        WHERE variable_name = 'WSREP_ON'
-    )
-    FROM information_schema.processlist WHERE id = CONNECTION_ID()"""
+# COMSET_OPTION and its value, by which the client may send several statements at once.
+SET_OPTION, MULTI_STATEMENTS_ON = 27, bytes(2)

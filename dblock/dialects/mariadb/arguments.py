@@ -1,4 +1,4 @@
-"""Other MariaDB drivers' connection arguments, translated to PyMySQL's, which asyncmy has too."""
+"""Other drivers' connection arguments, translated to PyMySQL's, which asyncmy has too."""
 
 from __future__ import annotations
 
@@ -56,6 +56,32 @@ _ITS_OWN = {
     "use_unicode",
 }
 
+# What MySQL Connector/Python has beside. If it is to fail over to other hosts, or to look the host
+# up by a service's name, dblock cannot follow it.
+_OF_CONNECTOR = {"connection_timeout": "connect_timeout", "password1": "password"}
+_ITS_OWN_OF_CONNECTOR = {
+    "allow_local_infile",
+    "allow_local_infile_in_path",
+    "buffered",
+    "client_flags",
+    "conn_attrs",
+    "consume_results",
+    "converter_class",
+    "converter_str_fallback",
+    "force_ipv6",
+    "get_warnings",
+    "pool_name",
+    "pool_reset_session",
+    "pool_size",
+    "raise_on_warnings",
+    "raw",
+    "ssl_cipher",
+    "time_zone",
+    "tls_ciphersuites",
+    "tls_versions",
+    "use_pure",
+}
+
 # PyMySQL's names of its single TLS arguments, and their keys in its `ssl` argument.
 _TLS = {"ssl_ca": "ca", "ssl_cert": "cert", "ssl_key": "key", "ssl_key_password": "password"}
 
@@ -75,6 +101,26 @@ def _carry(given: Mapping[str, Any]) -> dict[str, Any]:
             )
     mode = "DISABLED" if given.get("ssl_disabled") else str(given.get("ssl_mode") or "").upper()
     return made | _verified(given.get("ssl"), tls, mode)
+
+
+def _carry_connector(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Translate what Connector/Python calls differently, and then as for the others."""
+    usual = {
+        _OF_CONNECTOR.get(name, name): value
+        for name, value in given.items()
+        if name not in (*_ITS_OWN_OF_CONNECTOR, "ssl_verify_cert", "ssl_verify_identity")
+    }
+    if _is_on(given.get("ssl_verify_identity")):
+        usual["ssl_mode"] = "VERIFY_IDENTITY"
+    elif _is_on(given.get("ssl_verify_cert")):
+        usual["ssl_mode"] = "VERIFY_CA"
+    usual["ssl_disabled"] = _is_on(given.get("ssl_disabled"))
+    return _carry(usual)
+
+
+def _is_on(given: object) -> bool:
+    """Read a flag, which is a word where it comes from a URL."""
+    return str(given).lower() in ("1", "true", "yes", "on")
 
 
 def _verified(given: Any, tls: dict[str, Any], mode: str) -> dict[str, Any]:
@@ -104,4 +150,7 @@ def _by_the_machine(tls: Mapping[str, Any]) -> ssl.SSLContext:
     return context
 
 
-CARRIED: Mapping[str, Carry] = dict.fromkeys(("pymysql", "mysqldb", "asyncmy", "aiomysql"), _carry)
+CARRIED: Mapping[str, Carry] = {
+    **dict.fromkeys(("pymysql", "mysqldb", "asyncmy", "aiomysql"), _carry),
+    "mysqlconnector": _carry_connector,
+}

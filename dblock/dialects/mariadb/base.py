@@ -94,6 +94,10 @@ class Tables(Dialect):
             WHERE lock_name = {name} AND {condition}
                 AND (SELECT 1 FROM {self.guard_table} WHERE lock_name = {name} FOR UPDATE)"""
 
+    def patiently(self, seconds: int) -> str:
+        """Begin a statement of dblock's own session that may wait for a row."""
+        return f"SET STATEMENT innodb_lock_wait_timeout = {seconds} FOR"
+
     def quote(self, identifier: str) -> str:
         return f"`{identifier}`"
 

@@ -1,4 +1,4 @@
-"""mysqlclient and aiomysql, which a user's transaction may have."""
+"""mysqlclient, MySQL Connector/Python and aiomysql, which a user's transaction may have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .errors import fault_of
 
 
 def problem_of(connection: Any, is_open: bool, locking: bool) -> str | None:
-    """Say why nothing can be locked in a transaction, for any driver of MariaDB."""
+    """Say why nothing can be locked in a transaction, for any driver that has PyMySQL's methods."""
     if not is_open:
         return CLOSED
     if locking and connection.get_autocommit():
@@ -39,6 +39,42 @@ class MySQLdb(BorrowedDriver):
 
     def timed_out(self, error: BaseException) -> bool:
         return False
+
+
+class MySQLConnector(BorrowedDriver):
+    """MySQL Connector/Python. Its connections are written in Python, or over a C library. The
+    second shows no socket, so nothing but its own ``read_timeout`` limits its waits."""
+
+    drivers: ClassVar[tuple[str, ...]] = ("mysqlconnector",)
+    package = "mysql"
+
+    def bounded(
+        self, connection: Any, patience: float | None, within: float | None
+    ) -> contextlib.AbstractContextManager[None]:
+        if hasattr(connection, "_cmysql"):
+            return contextlib.nullcontext()
+        return shut_down_after(within, connection._socket.sock)
+
+    def transaction_problem(self, connection: Any, locking: bool) -> str | None:
+        # Its public is_connected() and autocommit ask the server.
+        if hasattr(connection, "_cmysql"):
+            is_open = connection._cmysql is not None and connection._cmysql.connected()
+        else:
+            is_open = connection._socket is not None and connection._socket.sock.fileno() >= 0
+        if not is_open:
+            return CLOSED
+        return AUTOCOMMIT if locking and connection._autocommit else None
+
+    def classify(self, error: BaseException) -> Fault | None:
+        # These two have the code of a statement that the server has ended, and the connection is
+        # closed. A lost connection may have no code (-1).
+        name, code = type(error).__name__, error.args[0] if error.args else None
+        if self.timed_out(error) or (name == "OperationalError" and code == -1):
+            return Fault.DISCONNECTED
+        return fault_of(error, self.package)
+
+    def timed_out(self, error: BaseException) -> bool:
+        return type(error).__name__ in ("ReadTimeoutError", "WriteTimeoutError")
 
 
 class AioMySQL(BorrowedDriver):

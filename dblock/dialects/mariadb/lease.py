@@ -14,7 +14,7 @@ from ..replies import read_attached, read_joined, read_renewed
 from ..statement import statement
 from .fragments import LATER, REMAINING, microseconds
 from .queue import LAST, REST, QueueStatements
-from .server_wait import NOTED, USER_LOCK, ServerWaitStatements
+from .server_wait import NOTED, ServerWaitStatements
 
 # The reply that stands for the tokens of all holds that were to be renewed.
 ALL = "all"
@@ -30,26 +30,26 @@ def read_known(result: Result, ttl: float) -> Granted | None:
 
 
 def _read_grant(_: object, command: Grant, result: Result) -> Granted | None:
-    return read_known(result, command.ttl) if command.known else _granted(result, command.token)
+    return read_known(result, command.ttl) if command.known else granted(result, command.token)
 
 
-def _read_join(_: object, command: Join, result: Result) -> Granted | Queued | None:
-    return _granted(result, command.token) or read_joined(result)
+def read_join(_: object, command: Join, result: Result) -> Granted | Queued | None:
+    return granted(result, command.token) or read_joined(result)
 
 
-def _in_json(dialect: object, command: Renew) -> dict[str, object]:
+def in_json(dialect: object, command: Renew) -> dict[str, object]:
     # Names are sent in hexadecimal: they are bytes, whatever the connection's character set.
     rows = [(name.encode().hex(), token, microseconds(ttl)) for name, token, ttl in command.asked]
     return {"asked": json.dumps(rows)}
 
 
-def _read_all(_: object, command: Renew, result: Result) -> dict[str, int | None]:
+def read_all(_: object, command: Renew, result: Result) -> dict[str, int | None]:
     """Read the tokens of the holds that were renewed."""
     renewed = read_renewed(result)
     return dict.fromkeys(one.token for one in command.asked) if ALL in renewed else renewed
 
 
-def _granted(result: Result, token: str) -> Granted | None:
+def granted(result: Result, token: str) -> Granted | None:
     """Read which token holds the name now; return the hold if it is this ``token``'s."""
     for fence, remaining, holder, *_ in result.rows:
         if holder == token:
@@ -102,7 +102,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
         queue and at the user lock."""
         return self.is_available(f"({LAST} + {self.taken_elsewhere})")
 
-    @statement(Join, reads=_read_join, parameters=ServerWaitStatements.with_user_lock)
+    @statement(Join, reads=read_join, parameters=ServerWaitStatements.with_user_lock)
     def join(self, command: Join) -> str:
         # It reads before it locks, so that a waiter that joins does not lock a guard's row.
         turn, shares = self.is_available(self.ahead), is_shared(command.token)
@@ -148,7 +148,7 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
                 acquired_at = SYSDATE(6), expires_at = {LATER}{f", {NOTED}" if shares else ""}"""
         return self.take_row(name, changes, free)
 
-    @statement(Renew, reads=_read_all, parameters=_in_json)
+    @statement(Renew, reads=read_all, parameters=in_json)
     def renew(self) -> str:
         # MariaDB has no UPDATE ... RETURNING. A hold was renewed if it expires a TTL after `start`
         # or later. The holder counts its term from before that.
@@ -198,6 +198,6 @@ class LeaseStatements(QueueStatements, ServerWaitStatements):
                 DECLARE released INT DEFAULT 0;
                 {self.release};
                 SET released = ROW_COUNT();
-                DO RELEASE_LOCK({USER_LOCK});
+                DO RELEASE_LOCK({self.lock_of_users});
                 SELECT 1 FROM DUAL WHERE released = 1;
             END"""

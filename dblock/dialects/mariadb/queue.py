@@ -27,7 +27,7 @@ class QueueStatements(Tables):
 
     @statement(Leave, lock_timeout=_LEAVING)
     def leave(self) -> str:
-        return f"""SET STATEMENT innodb_lock_wait_timeout = {_LEAVING} FOR
+        return f"""{self.patiently(_LEAVING)}
             UPDATE {self.lock_table} SET waiters = {WITHOUT_TICKET}
             WHERE lock_name = %(name)s AND {self.enqueued}"""
 

@@ -10,7 +10,6 @@ from .queue import WITHOUT_TICKET, QueueStatements
 
 # Whole seconds to wait for the row: other readers lock it for a moment while they come and go.
 _TURN = 1
-_PATIENT = f"SET STATEMENT innodb_lock_wait_timeout = {_TURN} FOR"
 
 
 class ReaderStatements(QueueStatements, ReaderLists):
@@ -22,7 +21,7 @@ class ReaderStatements(QueueStatements, ReaderLists):
 
     @statement(JoinReaders, lock_timeout=_TURN)
     def join_readers(self) -> str:
-        return f"""{_PATIENT} UPDATE {self.lock_table} SET
+        return f"""{self.patiently(_TURN)} UPDATE {self.lock_table} SET
                 expires_at = GREATEST(expires_at, {LATER}), waiters = {WITHOUT_TICKET},
                 readers = {self.with_me}
             WHERE lock_name = %(name)s AND token = %(group)s AND expires_at > SYSDATE(6)
@@ -32,7 +31,7 @@ class ReaderStatements(QueueStatements, ReaderLists):
     def leave_readers(self) -> str:
         # `last` reads the list and the token. So the token is set before the list: the condition of
         # the token's own assignment needs the old list.
-        return f"""{_PATIENT} UPDATE {self.lock_table} SET
+        return f"""{self.patiently(_TURN)} UPDATE {self.lock_table} SET
                 expires_at = IF({self.last}, SYSDATE(6), expires_at),
                 token = IF({self.last}, NULL, token),
                 readers = {self.without_me}

@@ -10,7 +10,7 @@ from ..statement import statement
 from .base import Tables
 
 
-def _count(result: Result) -> int:
+def read_count(result: Result) -> int:
     return int(result.rows[0][0])
 
 
@@ -23,7 +23,7 @@ class RetiringStatements(Tables, Retiring):
         return f"""INSERT INTO {self.lock_table} (lock_name, fence) VALUES ('', %(fence)s)
             ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))"""
 
-    @statement(Retire, read=_count, parameters=idle)
+    @statement(Retire, read=read_count, parameters=idle)
     def retire(self) -> str:
         # A grant locks the guard's row first, so a name that is unused while that is locked stays
         # unused. The guard's row is deleted last: a name that is in use, or whose row another

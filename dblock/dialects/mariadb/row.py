@@ -25,14 +25,14 @@ from .fragments import EXACT, FREE, NEWEST, WRITTEN, in_hex, newest_and
 _WORTH_WAITING = 0.05
 
 
-def _row_limit(dialect: Tables, command: SelectForUpdate) -> float:
+def row_limit(dialect: Tables, command: SelectForUpdate) -> float:
     """Return how long a row lock may wait, in seconds."""
     patience = command.patience
     seconds = dialect.longest_patience if patience is None else patience
     return 0.0 if seconds < _WORTH_WAITING else seconds
 
 
-def _guard_limit(dialect: Tables, command: Guard) -> float:
+def guard_limit(dialect: Tables, command: Guard) -> float:
     return dialect.longest_patience if dialect.clustered else 0.0
 
 
@@ -42,7 +42,7 @@ def _temporary(result: Result) -> str | None:
     return name if made.startswith("CREATE TEMPORARY") else None
 
 
-def _matched(result: Result) -> bool:
+def matched(result: Result) -> bool:
     return any_row(result) or result.matched > 0
 
 
@@ -73,11 +73,11 @@ class RowStatements(Tables):
                 COMMIT;
             END"""
 
-    @statement(SelectForUpdate, read=read_row_lock, lock_timeout=_row_limit)
+    @statement(SelectForUpdate, read=read_row_lock, lock_timeout=row_limit)
     def lock_row(self, command: SelectForUpdate) -> str:
         if self.clustered:
             return self._write_row(command)
-        seconds = _row_limit(self, command)
+        seconds = row_limit(self, command)
         if seconds == 0:
             # Not SKIP LOCKED: by a unique key 10.11 answers it with error 1180 "Operation not
             # permitted". The error of NOWAIT undoes this statement alone.
@@ -120,7 +120,7 @@ class RowStatements(Tables):
         waits = f"innodb_lock_wait_timeout = {math.ceil(seconds) + 1}"
         return f"{waits}, max_statement_time = {seconds:.3f}", seconds
 
-    @statement(Guard, read=_matched, lock_timeout=_guard_limit)
+    @statement(Guard, read=matched, lock_timeout=guard_limit)
     def guard(self) -> str:
         # This locks the guard's row alone. The caller's next statement checks the lease's token: no
         # grant can come in between.
@@ -129,13 +129,13 @@ class RowStatements(Tables):
             return f"""{newest_and(f"innodb_lock_wait_timeout = {self.longest_patience:.0f}")}
                 UPDATE {self.guard_table} SET {WRITTEN}
                 WHERE lock_name = {EXACT} AND {self.here}"""
-        return f"""{NEWEST}
+        return f"""{self.newest}
             SELECT 1 FROM {self.guard_table} WHERE lock_name = {EXACT} AND {self.here_now}
             LOCK IN SHARE MODE NOWAIT"""
 
     @statement(Apply, lock_timeout=None, parameters=_key)
     def apply(self) -> str:
-        return f"""{NEWEST}
+        return f"""{self.newest}
             INSERT IGNORE INTO {self.applied_table} (idempotency_key, applied_at)
             SELECT {EXACT}, UTC_TIMESTAMP(6) FROM DUAL WHERE {self.here}"""
 
@@ -174,7 +174,7 @@ class RowStatements(Tables):
 
     @statement(Gate, read=read_fence, lock_timeout=None)
     def gate(self, command: Gate) -> str:
-        return f"""{NEWEST}
+        return f"""{self.newest}
             INSERT INTO {command.table} (name, fence) VALUES ({EXACT}, %(fence)s)
             ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))
             RETURNING fence"""

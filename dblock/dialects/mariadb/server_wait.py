@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, ClassVar
 
 from ...protocol.commands import UnlockAll, WaitInServer
 from ..query import Result
 from ..statement import statement
 from .base import Tables
 from .fragments import microseconds
-
-# The names of user locks are global to the server, so this one contains the database.
-USER_LOCK = "SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))"
 
 # Marks a name's row: readers want this name now and then. The mark is a list of readers that
 # belongs to no hold, unless there is a list already.
@@ -29,6 +26,9 @@ class ServerWaitStatements(Tables):
     No waiter waits in the server for a name that readers want now and then: readers see in the
     queue alone which waiters came before them.
     """
+
+    #: The name of a user lock. Such names are global to the server, so it contains the database.
+    lock_of_users: ClassVar[str] = "SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))"
 
     def user_lock(self, name: str) -> str:
         """Return the name of a lock name's user lock, without the database."""
@@ -49,10 +49,10 @@ class ServerWaitStatements(Tables):
     @property
     def waited_for(self) -> str:
         """Whether another session, a holder's or a waiter's, has the user lock."""
-        return f"COALESCE(IS_USED_LOCK({USER_LOCK}) <> CONNECTION_ID(), FALSE)"
+        return f"COALESCE(IS_USED_LOCK({self.lock_of_users}) <> CONNECTION_ID(), FALSE)"
 
     def with_user_lock(self, command: Any) -> dict[str, object]:
-        """Return the parameter of :data:`USER_LOCK`."""
+        """Return the parameter of :attr:`lock_of_users`."""
         return {"user_lock": self.user_lock(command.name)}
 
     @statement(
@@ -61,16 +61,16 @@ class ServerWaitStatements(Tables):
         lock_timeout=lambda _, command: command.patience,
         parameters=with_user_lock,
     )
-    def wait_in_server(self) -> str:
+    def wait_in_server(self, _: WaitInServer) -> str:
         # It does not take the name as well: the server notices only after a second that a waiter's
         # client has died, and would grant the name to it. The row is read by a statement of its
         # own: a SELECT in a condition would keep the row locked during the wait.
         return f"""BEGIN NOT ATOMIC
-                DECLARE held INT DEFAULT NOT IS_FREE_LOCK({USER_LOCK});
+                DECLARE held INT DEFAULT NOT IS_FREE_LOCK({self.lock_of_users});
                 DECLARE shared INT DEFAULT 0;
                 SELECT readers IS NOT NULL INTO shared FROM {self.lock_table}
                     WHERE lock_name = %(name)s;
-                IF shared OR NOT GET_LOCK({USER_LOCK}, %(patience)s) <=> 1 THEN
+                IF shared OR NOT GET_LOCK({self.lock_of_users}, %(patience)s) <=> 1 THEN
                     SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'the user lock';
                 END IF;
                 SELECT held;

@@ -35,7 +35,10 @@ class SlotStatements(LeaseStatements, Slots):
     first here: it is not overtaken for long, since it then joins that name's queue."""
 
     keeps_limit = "ON DUPLICATE KEY UPDATE lock_name = lock_name"
-    replaces_limit = """ON DUPLICATE KEY
+
+    @property
+    def replaces_limit(self) -> str:
+        return """ON DUPLICATE KEY
             UPDATE value = IF(fence = 0, VALUES(value), value),
                 written_at = IF(fence = 0, VALUES(written_at), written_at)"""
 

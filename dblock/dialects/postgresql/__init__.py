@@ -26,6 +26,7 @@ from .adapter import Psycopg
 from .election import ElectionStatements
 from .fragments import DURABLE, LAZY, REMAINING
 from .functions import FunctionStatements
+from .members import MemberStatements
 from .migrations import MigrationStatements
 from .readers import ReaderStatements
 from .row import RowStatements
@@ -34,6 +35,7 @@ from .slots import SlotStatements
 
 class PostgreSQL(
     FunctionStatements,
+    MemberStatements,
     SlotStatements,
     ReaderStatements,
     RowStatements,

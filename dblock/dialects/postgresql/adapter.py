@@ -35,7 +35,7 @@ class Psycopg(Adapter):
 
     drivers: ClassVar[tuple[str, ...]] = ("psycopg",)
     package = "psycopg"
-    extra = "postgresql"
+    extras: ClassVar[Mapping[str, str]] = {"postgresql": "postgresql"}
     others: ClassVar[tuple[type[BorrowedDriver], ...]] = (Psycopg2, Asyncpg)
     carried: ClassVar[Mapping[str, Carry]] = CARRIED
     real = "PostgreSQL"

@@ -35,8 +35,13 @@ class LeaseStatements(QueueStatements):
         # of `grant` takes it twice as long.
         return self._taken(f"waiters IS NULL AND {FREE}")
 
-    def _taken(self, free: str, queue: str = "", name: str = "%(name)s") -> str:
-        """Return the statement that takes a ``name`` which has a row, if it is ``free``."""
+    def _taken(
+        self, free: str, queue: str = "", name: str = "%(name)s", from_: str | None = None
+    ) -> str:
+        """Return the statement that takes a ``name`` which has a row, if it is ``free``.
+
+        ``from_`` is :attr:`open`, or the same with more conditions.
+        """
         # `mine` reads before it locks, so a refused try writes nothing: no WAL, no sync.
         # By `ctid` the UPDATE need not search for the row again, among all the dead versions that
         # an old snapshot keeps. It misses a version that is newer than its own snapshot; the next
@@ -47,7 +52,7 @@ class LeaseStatements(QueueStatements):
                     token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
                     expires_at = clock_timestamp() + pg_catalog.make_interval(secs => %(ttl)s)
                 FROM (
-                    SELECT k.ctid, open.epoch FROM {self.open}, {self.lock_table} AS k
+                    SELECT k.ctid, open.epoch FROM {from_ or self.open}, {self.lock_table} AS k
                     WHERE lock_name = {name} AND {free}
                     FOR UPDATE OF k SKIP LOCKED
                 ) AS mine WHERE l.ctid = mine.ctid
@@ -55,7 +60,13 @@ class LeaseStatements(QueueStatements):
 
     @cached_property
     def grant_new(self) -> str:
-        taken = self._taken(self.is_available(self.earlier), f", waiters = {self.others()}")
+        return self.grant_any(self.open)
+
+    def grant_any(self, open_: str) -> str:
+        """Return the statement that takes a name, whether it has a row or not; ``open_`` is the
+        epoch, as in :attr:`open`."""
+        waiters = f", waiters = {self.others()}"
+        taken = self._taken(self.is_available(self.earlier), waiters, from_=open_)
         # A statement has one snapshot. If the snapshot has no row for the name, its floor is at
         # least the fence of the row that was deleted.
         first = FIRST_FENCE.format(floor=self.floor)
@@ -66,7 +77,7 @@ class LeaseStatements(QueueStatements):
                     (lock_name, fence, token, owner, acquired_at, expires_at)
                 SELECT %(name)s, {first}, %(token)s, %(owner)s, clock_timestamp(),
                     clock_timestamp() + pg_catalog.make_interval(secs => %(ttl)s)
-                FROM {self.open}
+                FROM {open_}
                 WHERE NOT EXISTS (TABLE taken)
                     AND NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)
                 ON CONFLICT (lock_name) DO NOTHING RETURNING fence, {REMAINING}, {DURABLE}

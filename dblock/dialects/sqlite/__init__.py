@@ -32,12 +32,12 @@ from ..statement import statement
 from ..waiters import WaiterStatements
 from .adapter import TURN, SQLite3
 from .fragments import NOW, REMAINING, SHIFTED, modifier
-from .lease import LeaseStatements, ReaderStatements, SlotStatements
+from .lease import MemberStatements, ReaderStatements, SlotStatements
 from .row import RowStatements
 
 
 class SQLite(
-    LeaseStatements,
+    MemberStatements,
     SlotStatements,
     ReaderStatements,
     RowStatements,

@@ -74,7 +74,7 @@ class SQLite3(Adapter):
     package = "sqlite3"
     carried: ClassVar[Mapping[str, Carry]] = dict.fromkeys(("pysqlite", "aiosqlite"), same)
     savepoint_begins = True
-    recognised = True  # it is a library: no other server can answer
+    reached = "sqlite"  # it is a library: no other server can answer
 
     def connect_args(self) -> dict[str, Any]:
         return {"timeout": self.timeouts.query}

@@ -18,8 +18,11 @@ from ...protocol.commands import (
     LeaveReaders,
     Release,
     Renew,
+    Vote,
 )
 from ..dialect import Dialect
+from ..members import MemberStatements as Members
+from ..members import vote_parameters
 from ..readers import ReaderLists, shared
 from ..replies import read_attached, read_grant, read_join, read_renewed
 from ..slots import SlotStatements as Slots
@@ -184,3 +187,19 @@ class ReaderStatements(QueueStatements, ReaderLists):
                 token = iif({self.last}, NULL, token),
                 expires_at = iif({self.last}, {NOW}, expires_at)
             WHERE lock_name = :name AND token = :group AND {self.among}"""
+
+
+class MemberStatements(LeaseStatements, Members):
+    """A member of a quorum."""
+
+    @statement(Vote, read=read_grant, parameters=vote_parameters)
+    def vote(self) -> str:
+        return f"""INSERT INTO {self.lock_table}
+                (lock_name, fence, token, owner, acquired_at, expires_at)
+            SELECT :name, {self.floor} + 1, :token, :owner, {NOW}, {LATER}
+            WHERE {self.votes}
+            ON CONFLICT (lock_name) DO UPDATE SET fence = fence + 1, token = excluded.token,
+                owner = excluded.owner, acquired_at = excluded.acquired_at,
+                expires_at = excluded.expires_at, waiters = NULL
+            WHERE {self.is_available(LAST)}
+            RETURNING fence, {REMAINING}"""

@@ -14,6 +14,7 @@ from .command import Command, Duration, Encoding, Exact, Limit, Name, word
 from .election import CallObservers, ReadLeader, WriteValue
 from .lease import Attach, Grant, PassOn, Release, Renew
 from .looking import ListHeld, ListRowLocks, Look
+from .members import RaiseFences, ReadMember, Stamp, Vote, WriteMember
 from .place import LookAround, SeeHidden
 from .pruning import (
     LookForUnused,
@@ -98,9 +99,11 @@ __all__ = [
     "PruneOnce",
     "PruneRuns",
     "PruneValues",
+    "RaiseFences",
     "RaiseFloor",
     "ReadClock",
     "ReadLeader",
+    "ReadMember",
     "ReadWitness",
     "RecordTtl",
     "Register",
@@ -113,13 +116,16 @@ __all__ = [
     "SeeHidden",
     "SelectForUpdate",
     "SetLimit",
+    "Stamp",
     "Sweep",
     "Take",
     "Unapply",
     "UndoSavepoint",
     "UnlockAll",
     "Unregister",
+    "Vote",
     "WaitInServer",
+    "WriteMember",
     "WriteValue",
     "WriteWitness",
     "word",

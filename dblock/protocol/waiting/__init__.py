@@ -2,9 +2,10 @@
 
 ::
 
-    Polling      SQLite; MariaDB, if a waiter is fair or counts its tries: join the queue, and poll
+    Polling      SQLite; MySQL and MariaDB, if a waiter is fair or counts its tries: join the queue,
+                 and poll
     Queueing     PostgreSQL: join the queue, and be notified; the release passes the name on
-    ServerWait   MariaDB: wait in the server, for a user lock of the session
+    ServerWait   MySQL and MariaDB: wait in the server, for a user lock of the session
 """
 
 from __future__ import annotations

@@ -16,13 +16,14 @@ from django.db import connection
 
 from tests.conftest import Database
 from tests.contrib.django.conftest import IN_C
+from tests.servers import FAMILY
 
 HERE = Path(__file__).parent
-USUAL = {"postgresql": "psycopg", "mariadb": "pymysql", "sqlite": "sqlite3.dbapi2"}
+USUAL = {"postgresql": "psycopg", **dict.fromkeys(FAMILY, "pymysql"), "sqlite": "sqlite3.dbapi2"}
 
 
 def test_the_driver(dj: Database) -> None:
-    in_c = {"postgresql": "psycopg2", "mariadb": "MySQLdb"}
+    in_c = {"postgresql": "psycopg2", **dict.fromkeys(FAMILY, "MySQLdb")}
     there: object = connection.Database.__name__  # type: ignore[attr-defined]
     assert there == (USUAL | in_c if IN_C else USUAL)[dj.kind]
 

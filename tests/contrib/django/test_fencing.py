@@ -112,8 +112,9 @@ def test_the_default_connection(dj: Database) -> None:
         fencing.gate(default, "report", 7)
         with CaptureQueriesContext(connection) as queries:
             fencing.gate(default, "report", 7)
-        (sent,) = [without_comments(query["sql"]) for query in queries]
-        assert sent.split()[0] == "INSERT"
+        sent = [without_comments(query["sql"]).split()[0] for query in queries]
+        # MySQL's INSERT does not return the newest fence.
+        assert sent == (["INSERT", "SELECT"] if dj.kind == "mysql" else ["INSERT"])
 
 
 def test_a_look_alike(new_database: NewDatabase, site: Site) -> None:

@@ -30,7 +30,7 @@ from dblock.schema import migration_lock, upgrade
 from tests.conftest import Database, NewDatabase
 from tests.contrib.django.conftest import Site, of
 from tests.databases.test_look_alikes import YUGABYTE, lie
-from tests.servers import execute
+from tests.servers import FAMILY, execute
 from tests.support import LONG, SECONDS, Threads, eventually
 
 NAMES = tuple(schema.tables(MetaData()))
@@ -73,9 +73,12 @@ class CutOff(Exception):
     """Django's process ends here."""
 
 
-def test_a_migration_that_was_cut_off_is_run_again(new_database: NewDatabase, site: Site) -> None:
+@pytest.mark.parametrize("kind", FAMILY)
+def test_a_migration_that_was_cut_off_is_run_again(
+    new_database: NewDatabase, site: Site, kind: str
+) -> None:
     """Also where the database keeps what was done before."""
-    database = new_database("mariadb")
+    database = new_database(kind)
     site.use(**of(database))
 
     def cut_off(number: int, *target: str) -> bool:
@@ -210,12 +213,13 @@ def test_a_look_alike(new_database: NewDatabase, site: Site) -> None:
 
 
 def test_mysql(new_database: NewDatabase, site: Site) -> None:
-    site.use(**of(new_database("mysql")))
-    assert ids(databases=["default"]) == {"dblock.E003"}
-    with pytest.raises(Unsupported, match="this server is MySQL"):
-        locks.lease("a", wait=0).acquire()
-    with pytest.raises(Unsupported, match="this server is MySQL"), transaction.atomic():
-        locks.row("a", wait=0).acquire()
+    """The server says what it is, also where dblock has no connection of its own yet."""
+    site.use(**of(new_database("mysql", migrated=True)))
+    assert ids(databases=["default"]) == set()
+    with transaction.atomic(), locks.row("a", wait=0):
+        pass
+    with locks.lease("a", wait=0) as lease:
+        assert lease.fence == 1
 
 
 def test_check_of_a_pooler(new_database: NewDatabase, site: Site) -> None:

@@ -10,7 +10,7 @@ from time import monotonic
 import httpx
 import pytest
 
-from tests.conftest import NewDatabase
+from tests.conftest import SERVERS, NewDatabase
 from tests.contrib.serve.conftest import Serve
 from tests.contrib.serve.process import Client, Service, new_token
 from tests.faults.conftest import GRANT, RELEASE, RENEW
@@ -24,7 +24,7 @@ REQUESTS = {"put": b"PUT ", "patch": b"PATCH ", "delete": b"DELETE "}
 
 Moment = Callable[["Between", bytes, bytes], Rule]
 
-servers = pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+servers = pytest.mark.parametrize("kind", SERVERS)
 
 
 class Between:

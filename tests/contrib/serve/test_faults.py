@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dblock import Locks
-from tests.conftest import NewDatabase, OwnServers
+from tests.conftest import KINDS, NewDatabase, OwnServers
 from tests.contrib.serve.conftest import Serve
 from tests.contrib.serve.process import Service, kind_of, new_token, path_of
 from tests.servers.postgresql import PostgreSQL
@@ -45,7 +45,7 @@ def test_a_hold_outlives_the_service(serve: Serve, new_database: NewDatabase) ->
     assert client.delete(NAME, token).status_code == 204
 
 
-@pytest.mark.parametrize("kind", ["postgresql", "mariadb", "sqlite"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_client_that_goes_away_leaves_the_queue(
     serve: Serve, new_database: NewDatabase, kind: str
 ) -> None:

@@ -11,12 +11,12 @@ import pytest
 from dblock import Locks
 from dblock.aio import AsyncLocks
 from dblock.lock_state import LockState
-from tests.conftest import NewDatabase
+from tests.conftest import KINDS, NewDatabase
 from tests.contrib.serve.running import Running, listening
 from tests.support import SECONDS, eventually
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+@pytest.fixture(params=KINDS)
 def url(request: pytest.FixtureRequest, new_database: NewDatabase) -> str:
     return new_database(request.param, migrated=True).url
 

@@ -163,3 +163,28 @@ WHERE g.lock_name = UNHEX(%(name)s)
 SET STATEMENT /*M!110402 innodb_snapshot_isolation = OFF, */ innodb_lock_wait_timeout = 5 FOR
 UPDATE `shop`.`dblock_guard` SET writes = COALESCE(writes, 0) + 1
 WHERE lock_name = UNHEX(%(name)s) AND EXISTS (SELECT 1 FROM `shop`.`dblock_schema` AS s WHERE s.identity = '0123456789abcdef0123456789abcdef')
+
+-- vote, waits 0 s
+BEGIN NOT ATOMIC
+    DECLARE floor BIGINT DEFAULT 0;
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+    START TRANSACTION;
+    INSERT IGNORE INTO `shop`.`dblock_guard` (lock_name) VALUES (%(name)s);
+    INSERT IGNORE INTO `shop`.`dblock_lock` (lock_name, fence) VALUES (%(name)s, 0);
+    IF ROW_COUNT() = 1 THEN
+        SELECT fence INTO floor FROM `shop`.`dblock_lock` WHERE lock_name = '';
+        UPDATE `shop`.`dblock_lock` SET fence = floor WHERE lock_name = %(name)s;
+    END IF;
+    UPDATE `shop`.`dblock_guard` AS g STRAIGHT_JOIN `shop`.`dblock_lock` AS l
+    ON l.lock_name = g.lock_name
+SET writes = COALESCE(writes, 0) + 1, fence = LAST_INSERT_ID(fence + 1),
+    token = %(token)s, owner = %(owner)s, waiters = NULL,
+    acquired_at = SYSDATE(6), expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
+WHERE g.lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL (COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) + (expires_at <= UTC_TIMESTAMP(6) AND expires_at + INTERVAL 400000 MICROSECOND > UTC_TIMESTAMP(6)
+AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CONNECTION_ID(), FALSE))) * 400000 MICROSECOND <= UTC_TIMESTAMP(6)) AND EXISTS (SELECT 1 FROM `shop`.`dblock_value` AS v WHERE v.lock_name = ''
+    AND v.written_at <= UTC_TIMESTAMP(6) AND v.value = CONCAT('"', %(members)s, ' "')
+    AND v.fence >= %(longest)s);
+    COMMIT;
+    SELECT fence, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, token FROM `shop`.`dblock_lock`
+        WHERE lock_name = %(name)s;
+END

@@ -458,7 +458,7 @@ ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))
 
 -- prune_values, waits 0 s
 DELETE FROM `shop`.`dblock_value` WHERE written_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND (lock_name) IN (SELECT lock_name FROM (
-    SELECT lock_name FROM `shop`.`dblock_value` AS found WHERE written_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND fence <> 0 AND fence > -TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AND NOT EXISTS (SELECT 1 FROM `shop`.`dblock_lock` AS l
+    SELECT lock_name FROM `shop`.`dblock_value` AS found WHERE written_at < UTC_TIMESTAMP(6) - INTERVAL %(age)s SECOND AND fence <> 0 AND fence > -TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AND lock_name <> '' AND NOT EXISTS (SELECT 1 FROM `shop`.`dblock_lock` AS l
 WHERE l.lock_name = found.lock_name) LIMIT 1000
 ) AS some_of_them)
 
@@ -522,6 +522,56 @@ BEGIN NOT ATOMIC
     COMMIT;
     SELECT retired;
 END
+
+-- vote, waits 0 s
+BEGIN NOT ATOMIC
+    DECLARE floor BIGINT DEFAULT 0;
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+    START TRANSACTION;
+    INSERT IGNORE INTO `shop`.`dblock_guard` (lock_name) VALUES (%(name)s);
+    INSERT IGNORE INTO `shop`.`dblock_lock` (lock_name, fence) VALUES (%(name)s, 0);
+    IF ROW_COUNT() = 1 THEN
+        SELECT fence INTO floor FROM `shop`.`dblock_lock` WHERE lock_name = '';
+        UPDATE `shop`.`dblock_lock` SET fence = floor WHERE lock_name = %(name)s;
+    END IF;
+    UPDATE `shop`.`dblock_lock` SET fence = LAST_INSERT_ID(fence + 1),
+    token = %(token)s, owner = %(owner)s, waiters = NULL,
+    acquired_at = SYSDATE(6), expires_at = SYSDATE(6) + INTERVAL %(ttl)s MICROSECOND
+WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > UTC_TIMESTAMP(6) OR expires_at + INTERVAL (COALESCE((CHAR_LENGTH(waiters) + 1) DIV 25, 0) + (expires_at <= UTC_TIMESTAMP(6) AND expires_at + INTERVAL 400000 MICROSECOND > UTC_TIMESTAMP(6)
+AND COALESCE(IS_USED_LOCK(SHA1(CONCAT_WS('/', %(user_lock)s, DATABASE()))) <> CONNECTION_ID(), FALSE))) * 400000 MICROSECOND <= UTC_TIMESTAMP(6)) AND EXISTS (SELECT 1 FROM `shop`.`dblock_value` AS v WHERE v.lock_name = ''
+    AND v.written_at <= UTC_TIMESTAMP(6) AND v.value = CONCAT('"', %(members)s, ' "')
+    AND v.fence >= %(longest)s)
+    AND (SELECT 1 FROM `shop`.`dblock_guard` WHERE lock_name = %(name)s FOR UPDATE);
+    COMMIT;
+    SELECT fence, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, token FROM `shop`.`dblock_lock`
+        WHERE lock_name = %(name)s;
+END
+
+-- stamp, waits 0 s
+UPDATE `shop`.`dblock_lock` SET fence = %(fence)s
+WHERE lock_name = %(name)s AND token = %(token)s AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0
+    AND fence <= %(fence)s AND EXISTS (SELECT 1 FROM `shop`.`dblock_value` AS v WHERE v.lock_name = ''
+    AND v.written_at <= UTC_TIMESTAMP(6) AND v.value = CONCAT('"', %(members)s, ' "')
+    AND v.fence >= %(longest)s)
+
+-- read_member, waits 0 s
+SELECT v.value, v.fence, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), v.written_at) * 1e-6, '', (SELECT MAX(fence) FROM `shop`.`dblock_lock`)
+FROM (SELECT 1 AS one) AS always
+LEFT JOIN `shop`.`dblock_value` AS v ON v.lock_name = ''
+
+-- write_member, waits 0 s
+INSERT INTO `shop`.`dblock_value` (lock_name, fence, value, written_at)
+VALUES ('', %(longest)s, %(after)s, SYSDATE(6) + INTERVAL %(pause)s MICROSECOND)
+ON DUPLICATE KEY UPDATE lock_name = lock_name
+
+-- write_member, waits 0 s
+UPDATE `shop`.`dblock_value` SET value = %(after)s, written_at = SYSDATE(6) + INTERVAL %(pause)s MICROSECOND,
+    fence = CASE WHEN fence > %(longest)s THEN fence ELSE %(longest)s END
+WHERE lock_name = '' AND value = %(before)s
+
+-- raise_fences, waits 0 s
+UPDATE `shop`.`dblock_lock` SET fence = %(fence)s WHERE fence < %(fence)s
+
 
 -- end_session
 BEGIN NOT ATOMIC

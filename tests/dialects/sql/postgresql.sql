@@ -714,7 +714,7 @@ WHERE excluded.fence > floor.fence
 
 -- prune_values
 DELETE FROM "public"."dblock_value" WHERE written_at < clock_timestamp() - pg_catalog.make_interval(secs => %(age)s) AND (lock_name) IN (SELECT lock_name FROM (
-    SELECT lock_name FROM "public"."dblock_value" AS found WHERE written_at < clock_timestamp() - pg_catalog.make_interval(secs => %(age)s) AND fence <> 0 AND fence > -(pg_catalog.date_part('epoch', clock_timestamp()) * 1000000::float8)::bigint AND NOT EXISTS (SELECT 1 FROM "public"."dblock_lock" AS l
+    SELECT lock_name FROM "public"."dblock_value" AS found WHERE written_at < clock_timestamp() - pg_catalog.make_interval(secs => %(age)s) AND fence <> 0 AND fence > -(pg_catalog.date_part('epoch', clock_timestamp()) * 1000000::float8)::bigint AND lock_name <> '' AND NOT EXISTS (SELECT 1 FROM "public"."dblock_lock" AS l
 WHERE l.lock_name = found.lock_name) LIMIT 1000
 ) AS some_of_them)
 
@@ -768,6 +768,72 @@ WITH idle AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 )
 DELETE FROM "public"."dblock_lock" AS l USING idle WHERE l.lock_name = idle.lock_name
+
+-- vote, waits 0 s
+WITH taken AS (
+            UPDATE "public"."dblock_lock" AS l SET fence = greatest(l.fence, mine.epoch) + 1, waiters = CASE WHEN waiters IS NOT NULL THEN (
+                    SELECT pg_catalog.array_agg(entry ORDER BY number) FROM pg_catalog.unnest(waiters) WITH ORDINALITY AS queue (entry, number) WHERE  (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int))
+                ) END,
+                token = %(token)s, owner = %(owner)s, acquired_at = clock_timestamp(),
+                expires_at = clock_timestamp() + pg_catalog.make_interval(secs => %(ttl)s)
+            FROM (
+                SELECT k.ctid, open.epoch FROM (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp() AND EXISTS (SELECT 1 FROM "public"."dblock_value" AS v WHERE v.lock_name = ''
+            AND v.written_at <= clock_timestamp() AND v.value = pg_catalog.concat('"', %(members)s::text, ' ', (pg_catalog.date_part('epoch', pg_postmaster_start_time())
+                    * 1000000::float8)::bigint, '/',
+                "public"."dblock_witness".epoch, '"')
+            AND v.fence >= %(longest)s)) AS open, "public"."dblock_lock" AS k
+                WHERE lock_name = %(name)s AND (expires_at IS NULL OR token IS NULL AND expires_at > clock_timestamp() OR expires_at + (CASE WHEN waiters IS NULL THEN 0 ELSE (SELECT count(*) FROM pg_catalog.unnest(waiters) AS entry WHERE (entry LIKE '00000000%%' OR (entry NOT LIKE '00000000%%' AND NOT pg_try_advisory_xact_lock_shared(
+1684171883, ('x' || pg_catalog.left(entry, 8))::bit(32)::int)))) END)::float8 * interval '0.4 s' <= clock_timestamp())
+                FOR UPDATE OF k SKIP LOCKED
+            ) AS mine WHERE l.ctid = mine.ctid
+            RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+        ), created AS (
+            INSERT INTO "public"."dblock_lock"
+                (lock_name, fence, token, owner, acquired_at, expires_at)
+            SELECT %(name)s, greatest(open.epoch, COALESCE((SELECT fence FROM "public"."dblock_lock" WHERE lock_name = ''), 0)) + 1, %(token)s, %(owner)s, clock_timestamp(),
+                clock_timestamp() + pg_catalog.make_interval(secs => %(ttl)s)
+            FROM (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND longest_ttl >= %(ttl)s AND valid_until > clock_timestamp() AND EXISTS (SELECT 1 FROM "public"."dblock_value" AS v WHERE v.lock_name = ''
+            AND v.written_at <= clock_timestamp() AND v.value = pg_catalog.concat('"', %(members)s::text, ' ', (pg_catalog.date_part('epoch', pg_postmaster_start_time())
+                    * 1000000::float8)::bigint, '/',
+                "public"."dblock_witness".epoch, '"')
+            AND v.fence >= %(longest)s)) AS open
+            WHERE NOT EXISTS (TABLE taken)
+                AND NOT EXISTS (SELECT FROM "public"."dblock_lock" WHERE lock_name = %(name)s)
+            ON CONFLICT (lock_name) DO NOTHING RETURNING fence, extract(epoch FROM expires_at - clock_timestamp())::float8, pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+        )
+        TABLE taken UNION ALL TABLE created
+
+-- stamp, waits 0.025 s
+UPDATE "public"."dblock_lock" AS l SET fence = %(fence)s
+WHERE lock_name = %(name)s AND token = %(token)s AND expires_at > clock_timestamp()
+    AND fence <= %(fence)s AND EXISTS (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text AND grants_from <= clock_timestamp() AND epoch < l.fence AND EXISTS (SELECT 1 FROM "public"."dblock_value" AS v WHERE v.lock_name = ''
+    AND v.written_at <= clock_timestamp() AND v.value = pg_catalog.concat('"', %(members)s::text, ' ', (pg_catalog.date_part('epoch', pg_postmaster_start_time())
+            * 1000000::float8)::bigint, '/',
+        "public"."dblock_witness".epoch, '"')
+    AND v.fence >= %(longest)s)) AND set_config('lock_timeout', '25', true) IS NOT NULL
+RETURNING pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+
+-- read_member
+SELECT v.value, v.fence, extract(epoch FROM v.written_at - clock_timestamp())::float8, pg_catalog.concat((pg_catalog.date_part('epoch', pg_postmaster_start_time())
+            * 1000000::float8)::bigint, '/', (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text)), greatest((SELECT max(fence) FROM "public"."dblock_lock"),
+    (SELECT epoch FROM "public"."dblock_epoch"))
+FROM (SELECT 1 AS one) AS always
+LEFT JOIN "public"."dblock_value" AS v ON v.lock_name = ''
+
+-- write_member
+INSERT INTO "public"."dblock_value" (lock_name, fence, value, written_at)
+VALUES ('', %(longest)s, %(after)s, clock_timestamp() + pg_catalog.make_interval(secs => %(pause)s))
+ON CONFLICT (lock_name) DO NOTHING RETURNING pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+
+-- write_member
+UPDATE "public"."dblock_value" SET value = %(after)s, written_at = clock_timestamp() + pg_catalog.make_interval(secs => %(pause)s),
+    fence = CASE WHEN fence > %(longest)s THEN fence ELSE %(longest)s END
+WHERE lock_name = '' AND value = %(before)s RETURNING pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+
+-- raise_fences
+UPDATE "public"."dblock_lock" SET fence = %(fence)s WHERE fence < %(fence)s RETURNING pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
+
 
 -- end_session
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity

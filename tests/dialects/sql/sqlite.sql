@@ -330,7 +330,7 @@ WHERE excluded.fence > floor.fence
 
 -- prune_values, waits 0.05 s
 DELETE FROM "main"."dblock_value" WHERE written_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND (lock_name) IN (SELECT lock_name FROM (
-    SELECT lock_name FROM "main"."dblock_value" AS found WHERE written_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND fence <> 0 AND fence > -CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000 AND NOT EXISTS (SELECT 1 FROM "main"."dblock_lock" AS l
+    SELECT lock_name FROM "main"."dblock_value" AS found WHERE written_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND fence <> 0 AND fence > -CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000 AND lock_name <> '' AND NOT EXISTS (SELECT 1 FROM "main"."dblock_lock" AS l
 WHERE l.lock_name = found.lock_name) LIMIT 1000
 ) AS some_of_them)
 
@@ -362,4 +362,43 @@ WHERE l.lock_name = :name AND l.token IS NOT NULL
 
 -- retire, waits 0.05 s
 DELETE FROM "main"."dblock_lock" WHERE lock_name > :after AND lock_name <= :last AND fence <= :fence AND waiters IS NULL AND (expires_at IS NULL OR expires_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND acquired_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds'))
+
+
+-- vote, waits 0.05 s
+INSERT INTO "main"."dblock_lock"
+    (lock_name, fence, token, owner, acquired_at, expires_at)
+SELECT :name, COALESCE((SELECT fence FROM "main"."dblock_lock" WHERE lock_name = ''), 0) + 1, :token, :owner, strftime('%Y-%m-%d %H:%M:%f', 'now'), strftime('%Y-%m-%d %H:%M:%f', 'now', :ttl)
+WHERE EXISTS (SELECT 1 FROM "main"."dblock_value" AS v WHERE v.lock_name = ''
+    AND v.written_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') AND v.value = '"' || :members || ' "'
+    AND v.fence >= :longest)
+ON CONFLICT (lock_name) DO UPDATE SET fence = fence + 1, token = excluded.token,
+    owner = excluded.owner, acquired_at = excluded.acquired_at,
+    expires_at = excluded.expires_at, waiters = NULL
+WHERE (expires_at IS NULL OR token IS NULL AND expires_at > strftime('%Y-%m-%d %H:%M:%f', 'now') OR expires_at <= strftime('%Y-%m-%d %H:%M:%f', 'now', printf('-%.3f seconds', ifnull((length(waiters) + 1) / 25, 0) * 0.4)))
+RETURNING fence, round((julianday(expires_at) - julianday('now')) * 86400.0, 3)
+
+-- stamp, waits 0.05 s
+UPDATE "main"."dblock_lock" SET fence = :fence
+WHERE lock_name = :name AND token = :token AND round((julianday(expires_at) - julianday('now')) * 86400.0, 3) > 0
+    AND fence <= :fence AND EXISTS (SELECT 1 FROM "main"."dblock_value" AS v WHERE v.lock_name = ''
+    AND v.written_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') AND v.value = '"' || :members || ' "'
+    AND v.fence >= :longest)
+
+-- read_member, waits 0.05 s
+SELECT v.value, v.fence, round((julianday(v.written_at) - julianday('now')) * 86400.0, 3), '', (SELECT MAX(fence) FROM "main"."dblock_lock")
+FROM (SELECT 1 AS one) AS always
+LEFT JOIN "main"."dblock_value" AS v ON v.lock_name = ''
+
+-- write_member, waits 0.05 s
+INSERT INTO "main"."dblock_value" (lock_name, fence, value, written_at)
+VALUES ('', :longest, :after, strftime('%Y-%m-%d %H:%M:%f', 'now', :pause))
+ON CONFLICT (lock_name) DO NOTHING
+
+-- write_member, waits 0.05 s
+UPDATE "main"."dblock_value" SET value = :after, written_at = strftime('%Y-%m-%d %H:%M:%f', 'now', :pause),
+    fence = CASE WHEN fence > :longest THEN fence ELSE :longest END
+WHERE lock_name = '' AND value = :before
+
+-- raise_fences, waits 0.05 s
+UPDATE "main"."dblock_lock" SET fence = :fence WHERE fence < :fence
 

@@ -20,9 +20,13 @@ STATEMENTS: Mapping[str, bytes] = {
     "write a value": b"fence BETWEEN 1 AND",
     "release the savepoint": b"RELEASE SAVEPOINT",
     "set a savepoint": b"SAVEPOINT dblock",
+    "limit the claim": b"SET @dblock_wait",
     "claim": b"(idempotency_key, token, fingerprint",
+    "read the claim": b"SELECT token, fingerprint, result",
+    "end the limit": b"= @dblock_wait",
     "finish": b"SET result = ",
     "gate": b"(name, fence) VALUES (",
+    "read the fence": b"SELECT fence FROM `dblock_fence`",
     "join (PostgreSQL)": b"array_append(",
     "join (MariaDB)": b"CONCAT_WS(',', waiters",
     "leave (PostgreSQL)": b"SET waiters = (SELECT pg_catalog.array_agg(",
@@ -40,6 +44,7 @@ STATEMENTS: Mapping[str, bytes] = {
     "unregister (MariaDB)": b"`dblock_waiter` WHERE id = ",
     "sweep (PostgreSQL)": b'"dblock_waiter" WHERE id IN',
     "sweep (MariaDB)": b"DELETE w FROM (SELECT id",
+    "sweep (MySQL)": b"JSON_ARRAYAGG(id)",
     "grant": b"acquired_at = ",
     "look": b"SELECT lock_name, fence, token, owner",
     "renew (PostgreSQL)": b"secs => mine.ttl",
@@ -47,6 +52,7 @@ STATEMENTS: Mapping[str, bytes] = {
     "release": b"SET token = NULL",
     "guard (PostgreSQL)": b"FOR KEY SHARE SKIP LOCKED",
     "guard (MariaDB)": b"LOCK IN SHARE MODE NOWAIT",
+    "guard (MySQL)": b"SELECT 1 FROM `matrix`.`dblock_guard`",
     "recognise (PostgreSQL)": b"SELECT version()",
     "recognise (MariaDB)": b"SELECT VERSION(), @@version_comment",
     "describe (PostgreSQL)": b"pg_catalog.pg_attribute.attname",
@@ -57,7 +63,7 @@ STATEMENTS: Mapping[str, bytes] = {
 }
 
 
-POSTGRESQL, PGBOUNCER, MARIADB = "PostgreSQL", "PgBouncer", "MariaDB"
+POSTGRESQL, PGBOUNCER, MARIADB, MYSQL = "PostgreSQL", "PgBouncer", "MariaDB", "MySQL"
 
 
 class Fault(StrEnum):
@@ -114,7 +120,7 @@ class Row:
     statement: str
     cells: Mapping[Fault, Cell]
     nth: int = 1  # of this operation's statements of this name
-    on: tuple[str, ...] = (POSTGRESQL, MARIADB)
+    on: tuple[str, ...] = (POSTGRESQL, MARIADB, MYSQL)
 
 
 def row(operation: str, statement: str, usual: Cell, **special: Cell) -> Row:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.faults.matrix.expected import ACQUIRED, POSTGRESQL, RELEASED, Cell, Row, left, row
+from tests.faults.matrix.expected import ACQUIRED, MYSQL, POSTGRESQL, RELEASED, Cell, Row, left, row
 from tests.faults.matrix.expected_of_waiting import on
 
 SHARED = Cell(("acquired",), ("shared by both",))
@@ -75,13 +75,18 @@ ROWS_OF_KINDS = (
         stopped=Cell(("OutcomeUnknown",), ("written", "not written")),
     ),
     on(POSTGRESQL, made=in_transaction("once", "set a savepoint", NOT_CALLED)),
+    # MySQL has no limit of one statement's wait, and no RETURNING.
+    on(MYSQL, made=in_transaction("once", "limit the claim", NOT_CALLED)),
     in_transaction("once", "claim", NOT_CALLED),
+    on(MYSQL, made=in_transaction("once", "read the claim", NOT_CALLED)),
+    on(MYSQL, made=in_transaction("once", "end the limit", NOT_CALLED)),
     on(POSTGRESQL, made=in_transaction("once", "release the savepoint", NOT_CALLED)),
     in_transaction("once", "update", failing(NOT_CALLED)),
     in_transaction("once", "finish", NOT_CALLED),
     row("once", "commit", **at_commit("once, by the repeat", "once, at first")),
     in_transaction("gate", "recognise", NOT_LET_IN),
     in_transaction("gate", "gate", NOT_LET_IN),
+    on(MYSQL, made=in_transaction("gate", "read the fence", NOT_LET_IN)),
     in_transaction("gate", "update", failing(NOT_LET_IN)),
     row("gate", "commit", **at_commit("not written", "written")),
 )

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from tests.faults.matrix.expected import (
     MARIADB,
+    MYSQL,
     PGBOUNCER,
     POSTGRESQL,
     Cell,
@@ -49,7 +50,8 @@ def on(*where: str, made: Row, nth: int = 1, but: tuple[Fault, ...] = ()) -> Row
     return replace(made, on=where, nth=nth, cells=cells)
 
 
-ALL = POSTGRESQL, PGBOUNCER, MARIADB
+THE_FAMILY = MARIADB, MYSQL
+ALL = POSTGRESQL, PGBOUNCER, *THE_FAMILY
 AS_A_CALL = Fault.REQUEST, Fault.STOPPED, Fault.RESTARTED  # it is no request
 AT_A_SERVER = Fault.STOPPED, Fault.RESTARTED
 WAITING_ROWS = (
@@ -61,15 +63,15 @@ WAITING_ROWS = (
     on(POSTGRESQL, PGBOUNCER, made=row("wait", "join", GOT, stopped=UNKNOWN)),
     on(POSTGRESQL, made=row("wait", "call", GOT_LATE, deaf=AT_LAST), but=AS_A_CALL),
     on(PGBOUNCER, made=row("wait", "look in the queue", GOT), but=AT_A_SERVER),
-    on(MARIADB, made=row("wait", "wait in the server", GOT, stopped=UNKNOWN)),
+    on(*THE_FAMILY, made=row("wait", "wait in the server", GOT, stopped=UNKNOWN)),
     on(*ALL, made=row("wait", "register", GOT, deaf=AT_LAST, stopped=UNKNOWN)),
     on(*ALL, made=row("wait", "sweep", GOT, deaf=AT_LAST, stopped=RELEASED, restarted=ANEW)),
     on(POSTGRESQL, made=row("wait", "renew", GOT, deaf=ANEW, stopped=RELEASED, restarted=ANEW)),
     on(PGBOUNCER, made=row("wait", "take", GOT), but=AT_A_SERVER),
-    on(MARIADB, made=row("wait", "grant", GOT, stopped=RELEASED, restarted=ANEW), nth=2),
+    on(*THE_FAMILY, made=row("wait", "grant", GOT, stopped=RELEASED, restarted=ANEW), nth=2),
     on(*ALL, made=row("wait", "unregister", GOT, stopped=LATE, restarted=ANEW)),
-    on(MARIADB, made=row("wait (fair)", "join", GOT, stopped=UNKNOWN)),
-    on(MARIADB, made=row("wait (fair)", "look in the queue", GOT, stopped=UNKNOWN)),
+    on(*THE_FAMILY, made=row("wait (fair)", "join", GOT, stopped=UNKNOWN)),
+    on(*THE_FAMILY, made=row("wait (fair)", "look in the queue", GOT, stopped=UNKNOWN)),
     on(
         POSTGRESQL,
         PGBOUNCER,
@@ -90,7 +92,7 @@ WAITING_ROWS = (
     ),
     on(*ALL, made=row("wait (timeout)", "unregister", REFUSED, stopped=IN_VAIN, restarted=IN_VAIN)),
     on(
-        MARIADB,
+        *THE_FAMILY,
         made=row("wait (timeout, fair)", "leave", REFUSED, stopped=IN_VAIN, restarted=IN_VAIN),
     ),
     on(*ALL, made=row("release (waited for)", "release", PASSED, stopped=NOT_TOLD)),
@@ -98,8 +100,9 @@ WAITING_ROWS = (
         POSTGRESQL, PGBOUNCER, made=row("release (waited for)", "pass on", PASSED, stopped=NOT_TOLD)
     ),
 )
-# Of those who wait, but met in the table before this one: they do not know yet that they will.
-BEFORE = "grant", "look"
+# Of those who wait, but met in the table before this one: they do not know yet that they will. And
+# what a connection to MySQL asks while it is made.
+BEFORE = "grant", "look", "recognise"
 
 
 def rows_on(kind: str, fault: Fault | None = None, rows: Sequence[Row] = WAITING_ROWS) -> list[Row]:
@@ -108,7 +111,12 @@ def rows_on(kind: str, fault: Fault | None = None, rows: Sequence[Row] = WAITING
     A pooler can be neither frozen nor killed here: to its clients both are a network's faults. And
     the sessions are its own, which it keeps.
     """
-    where = {"postgresql": POSTGRESQL, "pgbouncer": PGBOUNCER, "mariadb": MARIADB}[kind]
+    where = {
+        "postgresql": POSTGRESQL,
+        "pgbouncer": PGBOUNCER,
+        "mariadb": MARIADB,
+        "mysql": MYSQL,
+    }[kind]
     there = [row for row in rows if where in row.on]
     if where == PGBOUNCER:
         there = [_behind_a_pooler(row) for row in there]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -18,11 +18,11 @@ from tests.faults.matrix.operations import OPERATIONS, Operation, Ways, metadata
 from tests.faults.matrix.waiting import WAITING
 from tests.faults.matrix.within import impatient_engine
 from tests.faults.proxy import SECONDS, Lose, Proxy
-from tests.servers import MariaDB, OwnServer, Pooled, PostgreSQL, execute
+from tests.servers import FAMILY, OWN, OwnServer, Pooled, execute
 from tests.support import LONG, MOMENT
 from tests.worlds.world import World
 
-KINDS: dict[str, Callable[[], OwnServer]] = {"postgresql": PostgreSQL, "mariadb": MariaDB}
+KINDS = dict(OWN)
 WAITED_ON = KINDS | {"pgbouncer": Pooled}
 
 # What is cut is told at once, so a busy machine may take its time. Silence is waited for.
@@ -45,7 +45,9 @@ SET_UP = (
     b"wanted.setting",
     b"pg_control_system()",
     b"mysql_native_password",  # MariaDB's
+    b"caching_sha2_password",  # MySQL's
     b"SET NAMES",
+    b"\x03\0\0\0\x1b",  # lets MySQL take several statements at once
     b"SET AUTOCOMMIT",
     b"SET SESSION",
     b"id = CONNECTION_ID()",
@@ -54,8 +56,11 @@ SET_UP = (
 SESSIONS = {
     "postgresql": "SELECT client_port, state, query FROM pg_stat_activity "
     "WHERE datname = current_database() AND client_port > 0",
-    "mariadb": "SELECT CAST(SUBSTRING_INDEX(host, ':', -1) AS UNSIGNED), command, info "
-    "FROM information_schema.processlist WHERE db = database()",
+    **dict.fromkeys(
+        FAMILY,
+        "SELECT CAST(SUBSTRING_INDEX(host, ':', -1) AS UNSIGNED), command, info "
+        "FROM information_schema.processlist WHERE db = database()",
+    ),
 }
 
 
@@ -260,12 +265,13 @@ def unexpected(site: Site, fault: Fault, rows: Sequence[Row]) -> list[str]:
 
 
 def marker_of(statement: str, kind: str) -> bytes:
-    named = {"postgresql": "PostgreSQL", "mariadb": "MariaDB"}[kind]
-    return STATEMENTS.get(statement) or STATEMENTS[f"{statement} ({named})"]
+    named = {"postgresql": ["PostgreSQL"], "mariadb": ["MariaDB"], "mysql": ["MySQL", "MariaDB"]}
+    names = [statement, *(f"{statement} ({one})" for one in named[kind])]
+    return next(STATEMENTS[name] for name in names if name in STATEMENTS)
 
 
 def database_of(server: OwnServer) -> str:
-    return "mariadb" if server.kind == "mariadb" else "postgresql"
+    return server.kind if server.kind in FAMILY else "postgresql"
 
 
 def name_of(request: bytes) -> str:

@@ -21,10 +21,13 @@ from tests.mutants.catalogue.handover import HANDOVER
 from tests.mutants.catalogue.jobs import JOBS
 from tests.mutants.catalogue.keeper import KEEPER
 from tests.mutants.catalogue.look_alikes import LOOKS_ALIKE
+from tests.mutants.catalogue.mysql_waiting import MYSQL_WAITING
 from tests.mutants.catalogue.once import ONCE
 from tests.mutants.catalogue.outcomes import OUTCOMES
+from tests.mutants.catalogue.packets import PACKETS
 from tests.mutants.catalogue.places import PLACES
 from tests.mutants.catalogue.presets import PRESET
+from tests.mutants.catalogue.quorum import QUORUM
 from tests.mutants.catalogue.rates import RATES
 from tests.mutants.catalogue.releases import RELEASES
 from tests.mutants.catalogue.retiring import RETIRING
@@ -44,11 +47,13 @@ CATALOGUE = (
     *EXPIRY,
     *OUTCOMES,
     *CONNECTIONS,
+    *PACKETS,
     *COST,
     *COUNTERS,
     *KEEPER,
     *ASYNCHRONOUS,
     *WAITING,
+    *MYSQL_WAITING,
     *USER_LOCKS,
     *HAND_OFF,
     *CRASHES,
@@ -74,4 +79,5 @@ CATALOGUE = (
     *SEMAPHORE,
     *RATES,
     *SHARED,
+    *QUORUM,
 )

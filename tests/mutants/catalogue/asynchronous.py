@@ -65,7 +65,7 @@ ASYNCHRONOUS = (
         "Body.end",
         "others = self.task.uncancel() > self._cancelling",
         "others = self.task.uncancel() < 0",
-        f"{LOSS}::test_both_at_the_same_moment[sqlite]",
+        f"{LOSS}::test_both_at_the_same_moment[mariadb]",
     ),
     Mutant(
         "loss-after-a-release-stays-a-cancellation",
@@ -73,7 +73,7 @@ ASYNCHRONOUS = (
         "bodies.Bodies.end",
         "if body.task is this_task()",
         "if False",
-        f"{LOSS}::test_a_loss_that_is_told_while_the_body_gives_back[mariadb-lease]",
+        f"{LOSS}::test_a_loss_that_is_told_while_the_body_gives_back[sqlite-lease]",
     ),
     Mutant(
         "loss-stays-a-cancellation",
@@ -81,7 +81,7 @@ ASYNCHRONOUS = (
         "Body.end",
         "others = self.task.uncancel() > self._cancelling",
         "others = self.task.cancelling() - 1 > self._cancelling",
-        f"{LOSS}::test_the_body_is_cancelled_by_its_loss[sqlite-task]",
+        f"{LOSS}::test_the_body_is_cancelled_by_its_loss[mariadb-task]",
     ),
     Mutant(
         "loss-cancels-who-knows",
@@ -97,15 +97,15 @@ ASYNCHRONOUS = (
         "Bodies.lose",
         "if hold.loss is loss:",
         "if True:",
-        f"{LOSS}::test_only_the_body_of_the_lost_hold_is_cancelled[mariadb]",
+        f"{LOSS}::test_only_the_body_of_the_lost_hold_is_cancelled[postgresql]",
     ),
     Mutant(
         "keeper-always-in-the-loop",
         "a keeper in a thread goes on while the loop is blocked",
-        "_Bridged.__init__",
+        "Bridged.__init__",
         "keeper_in_thread if keeper_thread else keeper_here",
         "keeper_here",
-        f"{LOSS}::test_a_loop_that_was_blocked_is_told_afterwards[sqlite-thread]",
+        f"{LOSS}::test_a_loop_that_was_blocked_is_told_afterwards[mysql-thread]",
     ),
     # --- 11: who holds
     Mutant(

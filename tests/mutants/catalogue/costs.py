@@ -12,7 +12,7 @@ COST = (
     Mutant(
         "refused-try-writes",
         "a refused try writes nothing",
-        "postgresql.lease.LeaseStatements.grant_new",
+        "postgresql.lease.LeaseStatements.grant_any",
         "WHERE NOT EXISTS (TABLE taken)\n"
         "    AND NOT EXISTS (SELECT FROM {self.lock_table} WHERE lock_name = %(name)s)\n"
         "ON CONFLICT (lock_name) DO NOTHING",

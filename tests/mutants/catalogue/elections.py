@@ -77,7 +77,7 @@ ELECTIONS = (
     Mutant(
         "a-cancelled-write-comes-later",
         "no write arrives after one that was asked for later",
-        "dblock.handles.election.Leadership._proclaim",
+        "dblock.handles.election.Leadership._write_value",
         "orphaned=self._proclaimed.sessions",
         "orphaned=None",
         f"{WRITING}::{CANCELLED}[postgresql-asyncio]",
@@ -155,7 +155,7 @@ ELECTIONS = (
     Mutant(
         "a-resignation-is-not-called-out",
         "on PostgreSQL who observes is called when a leader resigns",
-        "dblock.handles.election.Leadership._end",
+        "dblock.handles.election.Leadership._notify_observers",
         "database.run(election.call(",
         "str(election.call(",
         f"{TESTS}::test_observers_are_called[threads-postgresql-times0]",

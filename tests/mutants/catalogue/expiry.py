@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 PLANTED = "tests/faults/test_planted.py"
@@ -31,7 +32,7 @@ EXPIRY = (
     Mutant(
         "first-expiry-by-the-clients-clock-postgresql",
         "expiry is the database's clock alone",
-        "postgresql.lease.LeaseStatements.grant_new",
+        "postgresql.lease.LeaseStatements.grant_any",
         "clock_timestamp() + pg_catalog.make_interval(",
         "to_timestamp({__import__('time').time()}) + pg_catalog.make_interval(",
         f"{CLOCK}[postgresql]",
@@ -79,6 +80,15 @@ EXPIRY = (
         "if False:",
         f"{TIMEOUTS}::test_a_grant_that_the_server_gave_up_is_told_as_that[postgresql-threads-0]",
         dies_in="model alone: a.grant#1!given-up:4",
+    ),
+    Mutant(
+        "given-up-by-the-client-is-refused",
+        "a try that no server answered is not told as a name that others have",
+        "Attempt._take_doubt",
+        " or (broken and failure.timed_out)",
+        "",
+        f"{TIMEOUTS}::test_a_grant_that_the_server_gave_up_is_told_as_that[mysql-threads-0]",
+        beyond=reasons.WHICH_ERROR,
     ),
     Mutant(
         "once-refused-for-ever",

@@ -18,7 +18,7 @@ JOBS = (
         "cron.Job.__init__",
         "self.recorded = not lease._shares",
         "self.recorded = True",
-        f"{RUN}::test_runs_that_share_have_no_record[sqlite]",
+        f"{RUN}::test_runs_that_share_have_no_record[mariadb]",
     ),
     Mutant(
         "slot-runs-again",
@@ -119,7 +119,7 @@ JOBS = (
     Mutant(
         "empty-variable-is-unset",
         "a variable that is set but empty does not mean the default file",
-        "options._refuse_empty",
+        "urls.refuse_empty",
         "os.environ.get(variable, variable).strip()",
         "variable",
         "tests/cli/test_default_file.py"

@@ -262,7 +262,7 @@ KEEPER = (
         "LeaseHold.keepable",
         "return not self.ended and self.loss is None",
         "return self.loss is None",
-        f"{CONTRACT}::test_a_release_that_failed_is_not_renewed[threads-sqlite]",
+        f"{CONTRACT}::test_a_release_that_failed_is_not_renewed[threads-postgresql]",
         dies_in="model given-back-while-renewed:",
     ),
     Mutant(
@@ -271,7 +271,7 @@ KEEPER = (
         "LeaseHold.end",
         "if self.renewing:",
         "if False:",
-        f"{CONTRACT}::test_a_release_waits_for_the_renewal_under_way[threads-sqlite]",
+        f"{CONTRACT}::test_a_release_waits_for_the_renewal_under_way[threads-mariadb]",
         dies_in="model given-back-while-renewed: a.renewer.renew#1+0.05",
     ),
     Mutant(
@@ -280,7 +280,7 @@ KEEPER = (
         "Keeper._settle",
         "if not hold.keepable(now):\n    continue",
         "",
-        f"{TELLS}::test_an_answer_that_comes_late_revives_nothing[threads-sqlite]",
+        f"{TELLS}::test_an_answer_that_comes_late_revives_nothing[threads-mysql]",
         dies_in="model given-back-while-renewed:",
     ),
     Mutant(
@@ -289,7 +289,7 @@ KEEPER = (
         "Keeper._look_at",
         "if not schedule.warned and schedule.danger <= now:",
         "if False:",
-        f"{TELLS}::test_danger_then_loss_then_another_holder[threads-mariadb]",
+        f"{TELLS}::test_danger_then_loss_then_another_holder[threads-sqlite]",
         dies_in="sqlite guarded-late:",
     ),
     Mutant(
@@ -301,7 +301,7 @@ KEEPER = (
             "self._kept[ref(hold, self._forget)] = None; self.__dict__.setdefault('all', "
             "[]).append(hold)"
         ),
-        f"{CONTRACT}::test_a_lease_whose_handle_is_dropped_runs_out[threads-mariadb]",
+        f"{CONTRACT}::test_a_lease_whose_handle_is_dropped_runs_out[threads-mysql]",
         dies_in="sqlite dropped-handle:",
     ),
     Mutant(
@@ -328,7 +328,7 @@ KEEPER = (
         "Keeper._watch",
         "if self._kept or self._came else math.inf",
         "if self._kept else math.inf",
-        f"{CONTRACT}::test_leases_that_come_and_go_do_not_wake_the_timer[threads-sqlite]",
+        f"{CONTRACT}::test_leases_that_come_and_go_do_not_wake_the_timer[threads-mysql]",
     ),
     Mutant(
         "keeper-takes-signals",

@@ -40,7 +40,7 @@ LOOKS_ALIKE = (
         "a-look-alike-is-asked-each-time",
         "it costs no round trip but the first",
         "Adapter.recognise",
-        "self.recognised = True",
+        "self.reached = self.kind_of(said)",
         "",
         USERS,
         beyond=reasons.COST,

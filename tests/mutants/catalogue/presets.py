@@ -20,6 +20,16 @@ PRESET = (
         beyond=reasons.SETTING,
     ),
     Mutant(
+        "subqueries-as-the-server-rewrites-them-on-mysql",
+        "a row lock locks the rows of one name",
+        "mariadb.sessions.MYSQL_SETTINGS",
+        "optimizer_switch = 'subquery_to_derived=off',",
+        "",
+        "tests/databases/test_mysql_settings.py"
+        "::test_a_rewritten_subquery_locks_the_row_of_one_name",
+        beyond=reasons.SETTING,
+    ),
+    Mutant(
         "another-encoding-is-kept",
         "names are exact",
         "adapter._settings",
@@ -31,7 +41,7 @@ PRESET = (
     Mutant(
         "completion-type-as-the-server-has-it",
         MEANING,
-        "mariadb.adapter._SETTINGS",
+        "mariadb.sessions.SETTINGS",
         "completion_type = 'NO_CHAIN', ",
         "",
         HOSTILE_SERVER,
@@ -40,7 +50,7 @@ PRESET = (
     Mutant(
         "sql-mode-as-the-server-has-it",
         MEANING,
-        "mariadb.adapter._SETTINGS",
+        "mariadb.sessions.SETTINGS",
         "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', ",
         "",
         HOSTILE_SERVER,
@@ -49,7 +59,7 @@ PRESET = (
     Mutant(
         "sql-select-limit-as-the-server-has-it",
         MEANING,
-        "mariadb.adapter._SETTINGS",
+        "mariadb.sessions.SETTINGS",
         "sql_select_limit = 18446744073709551615, ",
         "",
         HOSTILE_SERVER,

@@ -6,6 +6,7 @@ from tests.mutants import reasons
 from tests.mutants.mutant import Mutant
 
 SECRETS_TESTS = "tests/contract/test_secrets.py"
+ROW_LOCKS = "tests/databases/test_mysql_row_locks.py"
 PRIVATE = "tests/cli/test_private.py"
 PROJECT = "tests/contrib/django/test_project.py"
 
@@ -25,8 +26,44 @@ SECRETS = (
         "Query.__repr__",
         'return f"<Query {self.sql!r}>"',
         'return f"<Query {self.sql!r} {self.params!r}>"',
-        f"{SECRETS_TESTS}::test_nobody_else_is_given_a_token[asyncio-sqlite]",
+        f"{SECRETS_TESTS}::test_nobody_else_is_given_a_token[asyncio-postgresql]",
         beyond=reasons.TEXT,
+    ),
+    Mutant(
+        "values-of-another-session-are-shown-on-mysql",
+        "a statement of another session is shown without its values",
+        "mysql.row.RowStatements.row_locks",
+        "s.digest_text",
+        "s.sql_text",
+        f"{ROW_LOCKS}::test_whose_transaction_it_is[order]",
+        beyond=reasons.TEXT,
+    ),
+    Mutant(
+        "a-gap-is-a-row-lock-on-mysql",
+        "a name is locked only if its own row is",
+        "mysql.row.RowStatements.row_locks",
+        "AND l.lock_mode NOT LIKE '%%,GAP%%'",
+        "",
+        f"{ROW_LOCKS}::test_a_lock_on_the_gap_before_a_name_is_none_on_the_name",
+        beyond=reasons.TEXT,
+    ),
+    Mutant(
+        "a-right-that-is-missing-is-asked-for-again",
+        "the server refuses one statement, and dblock sends no other",
+        "overview._row_locks",
+        "exchange.dialect.hide_row_locks()",
+        "pass",
+        f"{ROW_LOCKS}::test_without_the_right_it_is_concluded",
+        beyond=reasons.TEXT,
+    ),
+    Mutant(
+        "a-silent-performance-schema-is-believed",
+        "a row lock that the server does not show is concluded",
+        "mysql.row._row_locks",
+        "if any(not shown for shown, *_ in result.rows):",
+        "if False:",
+        f"{ROW_LOCKS}::test_without_the_performance_schema_it_is_concluded",
+        beyond=reasons.SETTING,
     ),
     Mutant(
         "token-in-an-error",

@@ -78,7 +78,7 @@ USER_LOCKS = (
         "    self._database.runtime.undo(error, taking.user_lock.drop)\n"
         "if not isinstance",
         "if not isinstance",
-        f"{ENDS}::test_ctrl_c_at_each_statement[taken]",
+        f"{ENDS}::test_ctrl_c_at_each_statement[mariadb-taken]",
     ),
     Mutant(
         "a-child-drops-its-parents-user-lock",
@@ -94,7 +94,7 @@ USER_LOCKS = (
         "ServerWait._patience",
         "self.waiter.piece(self.exchange.capped(patience), self.exchange.now)",
         "self.waiter.piece(patience, self.exchange.now)",
-        f"{WAITS}::test_the_deadline_is_kept_in_the_server[threads]",
+        f"{WAITS}::test_the_deadline_is_kept_in_the_server[mariadb-threads]",
         dies_in="mariadb short-wait:",
     ),
     Mutant(
@@ -129,7 +129,7 @@ USER_LOCKS = (
         "MariaDB.traits",
         "can_wait_in_server=True",
         "can_wait_in_server=False",
-        f"{WAITS}::test_one_asks_and_the_server_wakes_the_others_in_their_order[threads]",
+        f"{WAITS}::test_one_asks_and_the_server_wakes_the_others_in_their_order[mariadb-threads]",
         beyond=reasons.COST,
     ),
     Mutant(
@@ -165,7 +165,7 @@ USER_LOCKS = (
     Mutant(
         "one-user-lock-for-all-databases",
         "databases of one server have nothing to do with each other",
-        "server_wait.USER_LOCK",
+        "ServerWaitStatements.lock_of_users",
         "CONCAT_WS('/', %(user_lock)s, DATABASE()))\"",
         '%(user_lock)s)"',
         f"{WAITS}::test_another_database_has_user_locks_of_its_own",
@@ -174,8 +174,8 @@ USER_LOCKS = (
     Mutant(
         "a-name-given-back-keeps-its-user-lock",
         "who gives a name back lets its user lock go",
-        "LeaseStatements.release_and_unlock",
-        "DO RELEASE_LOCK({USER_LOCK});",
+        "mariadb.lease.LeaseStatements.release_and_unlock",
+        "DO RELEASE_LOCK({self.lock_of_users});",
         "",
         f"{ENDS}::test_one_statement_lets_the_name_go_and_its_user_lock",
         dies_in="mariadb passed-for-long:",

@@ -95,7 +95,7 @@ WAITING = (
     Mutant(
         "overtaking",
         "nobody overtakes who waits",
-        "postgresql.lease.LeaseStatements.grant_new",
+        "postgresql.lease.LeaseStatements.grant_any",
         "self.is_available(self.earlier)",
         "self.is_available('0')",
         f"{QUEUE}::test_nobody_overtakes",

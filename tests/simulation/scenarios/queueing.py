@@ -6,7 +6,6 @@ from sqlalchemy import text
 
 from dblock import Conflict, DeadlockDetected, LockLost
 from dblock.dialects import MariaDB
-from dblock.dialects.mariadb.server_wait import USER_LOCK
 from dblock.dialects.postgresql.queue import CHANNEL, CLASS
 from tests.simulation.loop import Violation
 from tests.simulation.run import Clients, Scenario
@@ -178,9 +177,10 @@ def another_database(clients: Clients) -> None:
             pass
 
     def stranger(me: Thread) -> None:
-        gate = USER_LOCK.replace("%(user_lock)s", ":gate").replace("DATABASE()", "'another'")
         dialect = me.locks._database.dialect
         assert isinstance(dialect, MariaDB)
+        gate = dialect.lock_of_users.replace("%(user_lock)s", ":gate")
+        gate = gate.replace("DATABASE()", "'another'")
         with me.transaction() as connection:
             connection.execute(
                 text(f"SELECT GET_LOCK({gate}, 0)"), {"gate": dialect.user_lock(NAME)}

@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.simulation.store import Store
 from tests.simulation.stores.mariadb import MariaDBStore
 from tests.simulation.stores.model import ModelStore
+from tests.simulation.stores.mysql import MySQLStore
 from tests.simulation.stores.postgresql import PostgreSQLStore
 from tests.simulation.stores.postgresql_server import SimulatedServer
 from tests.simulation.stores.sqlite import SQLiteStore
@@ -34,6 +35,7 @@ STORES: dict[str, Callable[[Path], Store]] = {
     "postgresql-volatile": partial(_on_postgresql, volatile=True),
     "postgresql-pooled": partial(_on_postgresql, pooled=True),
     "mariadb": MariaDBStore,
+    "mysql": MySQLStore,
 }
 #: What each has beside leases and row locks: see :attr:`.Store.has`.
 HAS = {
@@ -43,6 +45,7 @@ HAS = {
     "postgresql-volatile": PostgreSQLStore.has,
     "postgresql-pooled": PostgreSQLStore.has - {"calls"},
     "mariadb": MariaDBStore.has,
+    "mysql": MySQLStore.has,
 }
 
 

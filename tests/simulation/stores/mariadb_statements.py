@@ -1,70 +1,50 @@
 """What is changed in a statement for the simulation on MariaDB: what it says of time, no more.
 
-The server reads its clock for ``SYSDATE`` when that is evaluated, which may be after a wait, and
-for all else when a statement begins, each one of a compound statement too. The first reads the
-virtual clock by a function; the others get it from the session's ``timestamp``, which a session
-sets with each statement, but which would stand still in a compound one.
+Each part of a compound statement begins at its own moment, but the session's ``timestamp`` would
+stand still in it. So there the virtual clock itself is read.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 
-#: The first moment of a run.
-EPOCH = "2026-01-01 00:00:00"
-#: Microseconds since then: a setting that all sessions see at once, in the midst of a statement
-#: too, and that means nothing to a server without replicas.
-MOMENT = "rpl_semi_sync_master_timeout"
-#: Seconds that no run lasts, and the most that the server lets a statement say.
-ENDLESS = 31_536_000
+from tests.simulation.stores.innodb_statements import (
+    ENDLESS,
+    EVALUATED,
+    Statement,
+    clock_of,
+    with_endless_lock,
+)
 
-_NOW = f"TIMESTAMPADD(MICROSECOND, @@GLOBAL.{MOMENT}, TIMESTAMP'{EPOCH}.000000')"
-FUNCTION = f"""CREATE FUNCTION simulated_clock() RETURNS DATETIME(6) NOT DETERMINISTIC NO SQL
-    RETURN {_NOW}"""
+#: Microseconds since the first moment of a run: a setting that all sessions see at once, in the
+#: midst of a statement too, and that means nothing to a server without replicas.
+MOMENT = "rpl_semi_sync_master_timeout"
+
+#: The SQL of the virtual clock.
+NOW = clock_of(MOMENT)
 
 _BEGINNING = re.compile(r"\b(?:UTC_TIMESTAMP|NOW|CURRENT_TIMESTAMP)\(6\)")
-_EVALUATED = re.compile(r"\bSYSDATE\(6\)")
 _OTHERS = re.compile(r"\b(?:UTC_|NOW\(|CURRENT_TIME|CURRENT_DATE|LOCALTIME|CURDATE|CURTIME)")
 _LONGEST = re.compile(r"\s*SET STATEMENT max_statement_time = ([\d.]+) FOR\s")
 _FOR_ROWS = re.compile(r"\s*SET STATEMENT innodb_lock_wait_timeout = (\d+) FOR\s|\bWAIT (\d+)\s*$")
 _FOR_BOTH = re.compile(
     r"\s*SET STATEMENT innodb_lock_wait_timeout = (\d+), max_statement_time = ([\d.]+) FOR\s"
 )
-_NEWEST = re.compile(r"SET STATEMENT (/\*M!\d+ [\w ]+= OFF), \*/ ")  # apart from what times it
-_FOR_LOCK = re.compile(r"\bGET_LOCK\(")
 _SETS = re.compile(r"\s*SET\s+(?!STATEMENT)")
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """A statement as the server gets it. It waits for ever: its time is the simulation's matter."""
-
-    sql: str
-    #: Seconds that it may take in all, and that it may wait for a row, if it says so itself.
-    longest: float | None
-    for_rows: float | None
-    #: The user lock that it waits for, how long, and the same statement without the wait: all SQL.
-    lock: str | None
-    for_lock: str
-    impatient: str
-    compound: bool
-    #: It changes the session's settings; it ends another session.
-    sets: bool
-    kills: bool
+_NEWEST = re.compile(r"SET STATEMENT (/\*M!\d+ [\w ]+= OFF), \*/ ")  # apart from what times it
 
 
 @cache
 def virtual(sql: str) -> Statement:
     """Return what to send in the place of a statement."""
-    longest = for_rows = lock = None
+    longest = for_rows = None
     compound = sql.lstrip().startswith("BEGIN NOT ATOMIC")
     # A function would reset what is told to the client; what tells something waits for nothing.
     tells = "LAST_INSERT_ID(" in sql and not compound
-    made = _EVALUATED.sub(_NOW if tells else "simulated_clock()", sql)
+    made = EVALUATED.sub(NOW if tells else "simulated_clock()", sql)
     if compound:
-        made = _BEGINNING.sub(_NOW, made)
+        made = _BEGINNING.sub(NOW, made)
     if (compound and _OTHERS.search(made)) or "SYSDATE" in made:
         raise ValueError(f"this asks for the time in another way: {sql}")
     newest = _NEWEST.match(made)
@@ -84,32 +64,14 @@ def virtual(sql: str) -> Statement:
         made = f"{newest[0]}{made.removeprefix('SET STATEMENT ')}"
     elif newest:
         made = f"{newest[1].replace(' ', ' SET STATEMENT ', 1)} FOR */ {made}"
-    impatient, for_lock = made, ""
-    if found := _FOR_LOCK.search(made):
-        lock, for_lock, end = _arguments(made, found.end())
-        start = made[: found.end()] + lock
-        made, impatient = (f"{start}, {seconds}{made[end:]}" for seconds in (ENDLESS, 0))
+    made, lock, for_lock = with_endless_lock(made)
     return Statement(
         made,
         longest,
         for_rows,
         lock,
         for_lock,
-        impatient,
         compound,
         sets=bool(_SETS.match(sql)),
         kills="KILL CONNECTION" in sql,
     )
-
-
-def _arguments(sql: str, start: int) -> tuple[str, str, int]:
-    """Return the two arguments that begin at a place, and where they end."""
-    depth, comma = 0, start
-    for place in range(start, len(sql)):
-        character = sql[place]
-        if character == "," and depth == 0:
-            comma = place
-        elif character == ")" and depth == 0:
-            return sql[start:comma], sql[comma + 1 : place].strip(), place
-        depth += (character == "(") - (character == ")")
-    raise ValueError(f"a parenthesis is open in {sql!r}")

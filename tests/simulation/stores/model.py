@@ -155,7 +155,7 @@ class ModelAdapter(Simulated):
     """That of PostgreSQL, whose sessions are the model's."""
 
     def prepare_connection(self, connection: ModelDriver) -> ServerSession:
-        store = self.client.store
+        store = self.client.link(connection).store
         assert isinstance(store, ModelStore)
         number = str(connection.number)
         return ServerSession(store.server, EndSession(int(number), None))

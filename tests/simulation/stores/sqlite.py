@@ -65,14 +65,15 @@ class SQLiteStore(Store):
     database = "sqlite"
     adapter = simulated(SQLite3, _Simulated)  # type: ignore[type-abstract]
     one_writer = True
-    has = frozenset({"runs", "lending", "looks"})
+    has = frozenset({"runs", "lending", "looks", "members"})
 
     @classmethod
     def prepare(cls, folder: Path) -> None:
         upgrade(f"sqlite:///{folder / 'sqlite.db'}")
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / f"sqlite.{os.getpid()}.db"
+    def __init__(self, folder: Path, number: int = 0) -> None:
+        self._folder = folder
+        self._path = folder / f"sqlite.{os.getpid()}.{number}.db"
         self.url = f"sqlite:///{self._path}"
         shutil.copy(folder / "sqlite.db", self._path)
         self._idle: list[Driver] = []
@@ -82,6 +83,8 @@ class SQLiteStore(Store):
         self._texts: dict[int, str] = {}
         self._moments: dict[str, float] = {}
         self._admin = self._connect()
+        self.place = f"{number:032}"
+        self._admin.execute("UPDATE dblock_schema SET identity = ?", (self.place,))
         self.lending = lending_engine(self, f"sqlite:///{self._path}")
 
     def reset(self) -> None:
@@ -89,6 +92,28 @@ class SQLiteStore(Store):
         self._ended.clear()
         for table in _TABLES:
             self._admin.execute(f"DELETE FROM {table}")
+
+    def another(self, number: int) -> Store:
+        return SQLiteStore(self._folder, number)
+
+    def enlist(self, record: str, longest: int) -> None:
+        self._admin.execute(
+            "INSERT INTO dblock_value (lock_name, fence, value, written_at) "
+            "VALUES ('', ?, json_quote(?), strftime(?, 'now'))",
+            (longest, record, _FORMAT),
+        )
+
+    def copied(self) -> dict[str, list[tuple[Any, ...]]]:
+        ask = self._admin.execute
+        return {table: ask(f"SELECT * FROM {table}").fetchall() for table in _TABLES}
+
+    def bring_back(self, copy: dict[str, list[tuple[Any, ...]]]) -> None:
+        self.go_down()
+        for table, rows in copy.items():
+            self._admin.execute(f"DELETE FROM {table}")
+            for row in rows:
+                places = ", ".join("?" * len(row))
+                self._admin.execute(f"INSERT INTO {table} VALUES ({places})", row)
 
     def open(self, client: Client) -> Driver:
         driver = self._idle.pop() if self._idle else self._connect()

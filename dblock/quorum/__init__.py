@@ -1,0 +1,1 @@
+"""A majority of independent databases as one lock server; see :class:`.Quorum`."""

@@ -1,0 +1,271 @@
+"""One attempt at all members, under one token, until every reply is in.
+
+::
+
+    deciding ── a majority ──> kept ── a later grant is stamped, and kept too ──┐
+        │                                                                       v
+        └── no majority ───────────────────────────────────────────────────> ended
+                              the thread that gets a later grant releases it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..errors import DBLockError, LockLost, OutcomeUnknown
+from ..io.process_lock import lock
+from ..protocol import release
+from ..protocol.ballot import (
+    Ballot,
+    Holding,
+    Pending,
+    Split,
+    Stamping,
+    Unreachable,
+    Verdict,
+    stamp,
+    vote,
+)
+from ..protocol.lease import Held, LeaseRequest, Refused, ReleaseRequest
+from .fan import Mailbox
+
+if TYPE_CHECKING:
+    from .members import Members
+
+#: What a member's work posts: its vote, the fence of a stamp, or the error.
+Outcome = Held | Refused | int | DBLockError
+
+
+class QuorumAttempt:
+    """The progress of one attempt, and then the hold at the members that granted it.
+
+    ``requests`` has a request for each member, all with one token. After a release there, the
+    request has another token.
+    """
+
+    def __init__(self, members: Members, request: Callable[[], LeaseRequest], listed: str) -> None:
+        self._members = members
+        self._listed = listed
+        self.ballot = Ballot(len(members.databases))
+        self.requests = [request() for _ in members.databases]
+        self.token = self.requests[0].token
+        self._mailbox: Mailbox[Outcome] = Mailbox(members.runtime)
+        #: Whether the caller reads the mailbox; and whether the token is to be held no more.
+        self._deciding, self.ended = True, False
+        #: The members whose votes have no reply yet.
+        self._asked: set[int] = set()
+
+    @property
+    def name(self) -> str:
+        return self.requests[0].name
+
+    def decide(self, numbers: set[int] | None = None) -> Holding | Split | Unreachable:
+        """Ask members for their votes, all if ``numbers`` is None; return the verdict.
+
+        No verdict waits for a member that was silent the last time, unless there is no other. The
+        silence of a member costs :attr:`.Timeouts.connect` once.
+        """
+        members, now = self._members, self._members.runtime.now
+        asked = (
+            set(range(self.ballot.size)) - self.ballot.grants.keys() if numbers is None else numbers
+        )
+        slow = asked & members.suspects
+        for number in sorted(asked):
+            if number in slow:
+                self.ballot.failed(number, None)
+            self._asked.add(number)
+            members.fan.begin(number, partial(self._vote, number))
+        until = now() + members.timeouts.connect
+        while True:
+            verdict: Verdict = self.ballot.verdict()
+            if isinstance(verdict, Stamping):
+                for number in verdict.members:
+                    work = partial(self._stamp, number, verdict.fence)
+                    members.fan.begin(number, work)
+                continue
+            waits = isinstance(verdict, Pending) or (isinstance(verdict, Unreachable) and slow)
+            if not waits:
+                assert not isinstance(verdict, Pending)
+                return verdict
+            letter = self._mailbox.next(until - now())
+            if letter is not None:
+                slow.discard(letter[0])
+                self._note(*letter)
+                continue
+            silent = self.ballot.unanswered | slow
+            slow = set()
+            members.suspects |= silent
+            for number in silent:
+                self.ballot.failed(number, members.silent(number))
+
+    def _note(self, number: int, outcome: Outcome) -> None:
+        """Count an outcome."""
+        if isinstance(outcome, Held):
+            self.ballot.granted(number, outcome)
+        elif isinstance(outcome, Refused):
+            self.ballot.refused(number, outcome)
+        elif isinstance(outcome, int):
+            if number not in self.ballot.grants:  # it was silent, and is not counted any more
+                self._members.fan.begin(number, partial(self._give_back, number))
+            self.ballot.stamped(number, outcome)
+        else:
+            self.ballot.failed(number, outcome)
+
+    def keep(self) -> None:
+        """Keep the hold: the thread that gets a later grant stamps it."""
+        with lock:
+            self._deciding = False
+            rest = self._mailbox.rest()
+        for number, outcome in rest:
+            self._late(number, outcome)
+
+    # --- the work at one member --------------------------------------------------------------
+
+    def _vote(self, number: int) -> None:
+        members, request = self._members, self.requests[number]
+        outcome: Outcome = Refused(None)
+        if not self.ended:  # it may have waited for a thread
+            database = members.databases[number]
+            exchange = database.exchange(request.name, wait=0.0)
+            procedure = vote(exchange, request, self._listed)
+            outcome = members.attempt(partial(database.run, procedure))
+            members.heard(number, outcome)
+            if isinstance(outcome, Refused):
+                self._look_into(outcome)
+            if isinstance(outcome, Held) and request.token != self.token:
+                # The reply to the first try came too late, so the vote has another token.
+                self._give_back(number)
+                outcome = Refused(None)
+        self._deliver(number, outcome)
+        self._asked.discard(number)
+
+    def _stamp(self, number: int, fence: int) -> None:
+        outcome = self._stamped(number, fence)
+        if not isinstance(outcome, int):
+            self._give_back(number)  # the hold does not count on it
+        self._deliver(number, outcome)
+
+    def _stamped(self, number: int, fence: int) -> Outcome:
+        """Stamp a grant; return its fence, or a refusal if the member does not vote."""
+        members, request = self._members, self.requests[number]
+        database = members.databases[number]
+        procedure = stamp(database.exchange(request.name, wait=0.0), request, fence, self._listed)
+        done = members.attempt(partial(database.run, procedure))
+        if isinstance(done, DBLockError):
+            return done
+        if done:
+            return fence
+        self._look_into(Refused(None))
+        return Refused(None)
+
+    def _look_into(self, refused: Refused) -> None:
+        """Let the next attempt look at the members if one has refused a free name: it may not vote.
+        Its refusals may always come after the verdict of the others."""
+        if not refused.pause and (refused.state is None or not refused.state.held):
+            self._members.look_soon()
+
+    def _deliver(self, number: int, outcome: Outcome) -> None:
+        with lock:
+            if self._deciding:
+                self._mailbox.put(number, outcome)
+                return
+        self._late(number, outcome)
+
+    def _late(self, number: int, outcome: Outcome) -> None:
+        """Act on an outcome that came after the verdict. The caller is at the member."""
+        if isinstance(outcome, Held):
+            fence = self.ballot.fence
+            if not self.ended and fence is not None and outcome.fence < fence:
+                self._stamped(number, fence)
+            with lock:
+                if not self.ended:
+                    self.ballot.granted(number, outcome)
+                    return
+            self._give_back(number)
+        elif isinstance(outcome, OutcomeUnknown | int):
+            with lock:
+                counted = not self.ended and number in self.ballot.grants
+            if not counted:
+                self._give_back(number)
+
+    def _give_back(self, number: int) -> None:
+        members, request = self._members, self.requests[number]
+        database = members.databases[number]
+        members.attempt(
+            lambda: database.run(release.give_back(database.exchange(request.name), request))
+        )
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def _end(self) -> tuple[dict[int, Held], list[tuple[int, Outcome]]]:
+        """Hold the token no more; return the grants, and the outcomes that nobody has read."""
+        with lock:
+            self.ended, self._deciding = True, False
+            return dict(self.ballot.grants), self._mailbox.rest()
+
+    def abandon(self) -> None:
+        """Give back what was granted, and wait until that is done, or for a member's silence."""
+        grants, unread = self._end()
+        back = set(grants) | {number for number, one in unread if isinstance(one, Held)}
+        for number, failure in self.ballot.failures.items():
+            if isinstance(failure, OutcomeUnknown):  # it may hold the token; nobody waits for it
+                self._members.fan.begin(number, partial(self._give_back, number))
+        self._finish(back, self._give_back)
+
+    def release(self) -> list[DBLockError | None]:
+        """Release the hold at each member that granted it; return when a majority has answered.
+
+        The outcome of each of these members is None, or the error.
+        """
+        grants, unread = self._end()
+        grants |= {number: one for number, one in unread if isinstance(one, Held)}
+        outcomes: dict[int, DBLockError | None] = {}
+
+        def end(number: int) -> None:
+            database, request = self._members.databases[number], self.requests[number]
+            exchange = database.exchange(request.name)
+            ending = ReleaseRequest(request.name, self.token, grants[number], in_doubt=self._again)
+            outcomes[number] = self._members.attempt(
+                lambda: database.run(release.release(exchange, ending))
+            )
+
+        self._finish(set(grants), end, lambda: self._enough(outcomes))
+        self._again = True
+        return [outcomes.get(number, self._members.silent(number)) for number in sorted(grants)]
+
+    #: Whether an earlier release may have been executed at some members.
+    _again = False
+
+    def _enough(self, outcomes: dict[int, DBLockError | None]) -> bool:
+        good = sum(outcome is None for outcome in list(outcomes.values()))
+        lost = sum(isinstance(outcome, LockLost) for outcome in list(outcomes.values()))
+        return good >= self._members.majority or lost > self.ballot.size - self._members.majority
+
+    def _finish(
+        self,
+        numbers: set[int],
+        work: Callable[[int], None],
+        enough: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Do the last work at some members, and wait for it; and for the members whose votes are
+        still to come, which their own work gives back. No silent member is waited for."""
+        members = self._members
+        done: Mailbox[None] = Mailbox(members.runtime)
+
+        def finish(number: int) -> None:
+            work(number)
+            done.put(number, None)
+
+        left = set(numbers)
+        for number in sorted(numbers):
+            members.fan.begin(number, partial(finish, number))
+        until = members.runtime.now() + members.timeouts.connect
+        while (left | self._asked) - members.suspects and not enough():
+            came = done.next(min(0.02, until - members.runtime.now()))
+            if came is not None:
+                left.discard(came[0])
+            elif members.runtime.now() >= until:
+                members.suspects |= left | self._asked
+                break

@@ -1,0 +1,219 @@
+"""Election over a quorum: the leader holds the name, and its value, at a majority of databases.
+
+The values of one term are numbered. A member's value never gets a smaller number, since one thread
+at a time writes there, and it writes the newest value. A value that a majority has is in the
+answers of every majority, so an observer takes the value with the largest number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from ..errors import DBLockError, LockLost, OutcomeUnknown
+from ..handles.election import Election, Leadership, Observation
+from ..io.process_lock import lock
+from ..protocol import election
+from ..protocol.doubt import Doubt
+from .fan import Mailbox
+from .lease import HeldAtMajority
+
+if TYPE_CHECKING:
+    from ..holding.lease_hold import LeaseHold
+    from ..lock_state import Leader
+    from .lease import QuorumLease
+    from .members import Members
+
+#: The number of a value, and the outcome of its write at a member: the number too, or the error.
+Written = tuple[int, int | DBLockError]
+
+
+class LeaderValues:
+    """The values of one term, and their way to the members."""
+
+    def __init__(self, members: Members, hold: LeaseHold) -> None:
+        self._members = members
+        self._hold = hold
+        #: The newest value: its number, its text, and the moment after which nothing is retried.
+        self._newest = (0, "null", 0.0)
+        #: The members at which a thread writes.
+        self._writing: set[int] = set()
+        #: At each member, the writes without a reply.
+        self._unknown = [Doubt() for _ in members.databases]
+        self._mailboxes: list[Mailbox[Written]] = []
+
+    def write(self, text: str, patience: float) -> list[int | DBLockError]:
+        """Write a value at all members; return the outcomes that came until a majority has it, no
+        majority can have it, or ``patience`` is over."""
+        members = self._members
+        mailbox: Mailbox[Written] = Mailbox(members.runtime)
+        until = members.runtime.now() + patience
+        with lock:
+            number = self._newest[0] + 1
+            self._newest = (number, text, until)
+            self._mailboxes.append(mailbox)
+            idle = [one for one in range(len(members.databases)) if one not in self._writing]
+            self._writing.update(idle)
+        for member in idle:
+            members.fan.begin(member, partial(self._write, member))
+        outcomes: dict[int, int | DBLockError] = {}
+        while not self._decided(outcomes):
+            letter = mailbox.next(until - members.runtime.now())
+            if letter is None:
+                break
+            member, (tried, outcome) = letter
+            if tried >= number:  # a newer value in its place is as good
+                outcomes[member] = outcome
+        with lock:
+            self._mailboxes.remove(mailbox)
+        return list(outcomes.values())
+
+    def _decided(self, outcomes: dict[int, int | DBLockError]) -> bool:
+        members, written = self._members, sum(isinstance(one, int) for one in outcomes.values())
+        left = len(members.databases) - len(outcomes)
+        return written >= members.majority or written + left < members.majority
+
+    def _write(self, member: int) -> None:
+        """Write the newest value at a member, until there is no newer one."""
+        written = 0
+        while True:
+            with lock:
+                number, text, until = self._newest
+                if number == written:
+                    self._writing.discard(member)
+                    return
+            outcome = self._members.attempt(partial(self._write_one, member, number, text, until))
+            self._members.heard(member, outcome)
+            written = number
+            with lock:
+                mailboxes = list(self._mailboxes)
+            for mailbox in mailboxes:
+                mailbox.put(member, (number, outcome))
+
+    def _write_one(self, member: int, number: int, text: str, until: float) -> int:
+        hold, database = self._hold, self._members.databases[member]
+        patience = max(0.0, until - database.runtime.now())
+        unknown = self._unknown[member]
+        exchange = database.exchange(hold.name, timeout=patience)
+        value = f"[{number}, {text}]"
+        database.run(
+            election.proclaim(exchange, hold.token, lambda: hold.lease, value, unknown),
+            orphaned=unknown.sessions,
+        )
+        return number
+
+
+class QuorumLeadership(HeldAtMajority, Leadership):
+    """One term of a leader at a majority of databases, made by :meth:`Election.campaign`.
+
+    Use it as you use a :class:`Leadership`. It has no guard, as a :class:`QuorumLease` has none.
+    """
+
+    def __init__(self, lease: QuorumLease) -> None:
+        super().__init__(lease)
+        self._values: LeaderValues | None = None
+
+    def _write_value(self, hold: LeaseHold, value: str, patience: float) -> None:
+        members = self._members
+        with lock:
+            if self._values is None:
+                self._values = LeaderValues(members, hold)
+        outcomes = self._values.write(value, patience)
+        written = sum(isinstance(one, int) for one in outcomes)
+        if written >= members.majority:
+            return
+        losses = [one for one in outcomes if isinstance(one, LockLost)]
+        if len(losses) > len(members.databases) - members.majority:
+            raise losses[0]
+        errors = [one for one in outcomes if isinstance(one, DBLockError)]
+        silent = len(members.databases) - len(outcomes)
+        if written or silent or any(isinstance(one, OutcomeUnknown) for one in errors):
+            raise OutcomeUnknown(
+                f"the value of {self.name!r} may be at some of the databases: {written} have "
+                f"confirmed it, and it takes {members.majority}. Proclaim it again",
+                name=self.name,
+            )
+        raise members.unreachable(errors, self.name)
+
+    def _announce(self) -> None:
+        """Do nothing: the observers of a quorum poll, and a new term has no value."""
+
+    def _notify_observers(self) -> None:
+        """Do nothing."""
+
+
+class QuorumElection(Election):
+    """An election at a majority of databases, made by :meth:`Quorum.election`.
+
+    Use it as you use an :class:`Election`. Its observers poll.
+    """
+
+    term_class = QuorumLeadership
+
+    def leader(self) -> Leader | None:
+        """Return the current leader, or None. One round trip to all databases at once.
+
+        The leader is the holder that a majority shows. While some databases do not answer, it is
+        the holder that may have a majority. Raises Unavailable if no majority answers.
+        """
+        return read_leader(cast("Members", self._database), self.name)
+
+    def _observation(self, interval: float) -> Observation:
+        return QuorumObservation(cast(Any, self._database), self.name, interval)
+
+
+class QuorumObservation(Observation):
+    """An endless iterator over the leaders at a majority of databases."""
+
+    def _listen(self) -> None:
+        """Do nothing: it polls."""
+
+    def __next__(self) -> Leader | None:
+        members = cast("Members", self._database)
+        while True:
+            found = read_leader(members, self._name)
+            seen = election.seen(found)
+            if seen != self._before:
+                self._before = seen
+                return found
+            rest = self._interval
+            if found is not None:
+                rest = min(rest, max(election.SOON, found.remaining))
+            members.runtime.sleep(rest)
+
+
+def read_leader(members: Members, name: str) -> Leader | None:
+    """Read the present leader from all members; wait for no silent one.
+
+    Raises Unavailable if no majority answers.
+    """
+
+    def ask(number: int) -> Leader | None:
+        database = members.databases[number]
+        return database.run(election.leader(database.exchange(name)))
+
+    answers = members.ask_all(ask)
+    errors = [one for one in answers if isinstance(one, DBLockError)]
+    if len(answers) - len(errors) < members.majority:
+        raise members.unreachable(errors, name)
+    shown = [one for one in answers if one is not None and not isinstance(one, DBLockError)]
+    return leading(shown, len(errors), members.majority)
+
+
+def leading(shown: Sequence[Leader], away: int, majority: int) -> Leader | None:
+    """Return the leader of whom a majority may know, with its newest value; None without one.
+
+    ``shown`` are the leaders that members show, ``away`` is the number of those that do not answer.
+    """
+    for fence in sorted({one.fence for one in shown}, reverse=True):
+        those = [one for one in shown if one.fence == fence]
+        if len(those) + away < majority:
+            continue
+        values = [one.value for one in those if one.value is not None]
+        _, value = max(values, key=lambda numbered: numbered[0], default=(0, None))
+        # The term is over when fewer than a majority have it.
+        lasting = sorted((one.remaining for one in those), reverse=True)
+        return replace(those[0], value=value, remaining=lasting[min(len(lasting), majority) - 1])
+    return None

@@ -1,0 +1,279 @@
+"""The lease of a quorum: one name, held at a majority of its members."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from ..errors import DBLockError, LockLost, NotAcquired, Unavailable, Unsupported
+from ..events import Kind
+from ..handles.held import AcquirableLease, HeldLease
+from ..handles.taking import Taking
+from ..holding.lease_hold import LeaseHold
+from ..protocol.ballot import Holding, Split, Unreachable
+from ..protocol.inspect import expired
+from ..protocol.lease import Held, LeaseRequest
+from ..protocol.observer import Change
+from ..protocol.renew import Asked, RenewalFailed, unreachable
+from ..protocol.retry import PAUSE
+from ..protocol.schedule import RenewalSchedule
+from ..protocol.term import Term
+from .attempt import QuorumAttempt
+
+if TYPE_CHECKING:
+    from ..handles.options import LeaseOptions
+    from .members import Members
+
+# Seconds between two tries at the members that refused a waiter which has the name at the first
+# member of its queue: the release there may arrive before the others.
+AGAIN, AGAIN_MAX = 0.005, 0.25
+# A waiter that has the name at one member gives it back after this share of the TTL.
+KEEPS = 1 / 3
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class QuorumHold(LeaseHold):
+    """A lease that a majority has granted."""
+
+    attempt: QuorumAttempt
+
+
+class HeldAtMajority(HeldLease):
+    """What a holder does with a hold that a majority has granted."""
+
+    @property
+    def _members(self) -> Members:
+        return cast("Members", self._database)
+
+    def _ask_to_renew(self, asked: Asked, now: float) -> Term:
+        self._members.allow(asked.renewal.ttl, self.name)
+        term, away = asked.held.term, "no majority has answered"
+        while not term.over(now):
+            (outcome,) = self._members.renew_all([asked], term.remaining(now))
+            now = self._database.runtime.now()
+            if isinstance(outcome, LockLost):
+                raise outcome
+            if isinstance(outcome, RenewalFailed):
+                away = str(outcome.failure)
+                self._database.runtime.sleep(PAUSE)
+                now = self._database.runtime.now()
+            elif not term.over(now):
+                return outcome
+            else:
+                raise expired(self.name)
+        raise unreachable(self.name, away)
+
+    def _give_back(self, hold: LeaseHold, after: float, now: float) -> None:
+        # The keeper no longer renews it, whether the release succeeds or not.
+        self._database.keeper().drop(hold)
+        hold.end(self._members.timeouts.socket, now)
+        assert isinstance(hold, QuorumHold)
+        outcomes = hold.attempt.release()
+        if sum(outcome is None for outcome in outcomes) >= self._members.majority:
+            return
+        losses = [outcome for outcome in outcomes if isinstance(outcome, LockLost)]
+        if len(losses) > len(outcomes) - self._members.majority:
+            raise losses[0]
+        raise next(
+            (one for one in outcomes if one is not None and not isinstance(one, LockLost)),
+            Unavailable(f"no majority has released {self.name!r}", name=self.name),
+        )
+
+    @contextlib.contextmanager
+    def guard(self, session: object) -> Iterator[NoReturn]:
+        """Raise Unsupported: a transaction is in one database, and the lease in several."""
+        raise Unsupported(
+            "a quorum's lease cannot be guarded: a transaction is in one database, and the lease "
+            "in several. Let that database refuse an old fence: dblock.fencing.gate does so",
+            name=self.name,
+        )
+        yield  # a generator, as the others' guard
+
+
+class QuorumLease(HeldAtMajority, AcquirableLease):
+    """A named lease at a majority of databases, made by :meth:`Quorum.lease`.
+
+    Use it as you use a :class:`Lease`: as a context manager, as a decorator, or with
+    :meth:`acquire` and :meth:`release`. Threads can share it. The process's keeper renews it.
+
+    It has no guard, since a transaction is in one database. Let the systems that you write to
+    refuse an old :attr:`fence`: :func:`dblock.fencing.gate` does that in another database.
+    """
+
+    _kind = "QuorumLease"
+
+    def __init__(self, members: Members, name: str, options: LeaseOptions) -> None:
+        # To a handle, the members are one database.
+        super().__init__(cast(Any, members), name, options)
+
+    # --- taking ------------------------------------------------------------------------------
+
+    def _try_within(self, wait: float | None) -> NotAcquired | None:
+        """Take the lease, waiting up to ``wait`` seconds.
+
+        One round trip to all members at once when the name is free and their fences agree; two if
+        they do not. Raises DeadlockDetected when this thread would wait for itself, OutcomeUnknown
+        when a majority may have granted the name and could not be asked, Unavailable when no
+        majority can be reached.
+        """
+        callers = self._database.callers
+        if self._options.reentrant:
+            mine = self._holds.find()
+            if mine is not None and mine is callers.find(self.name):
+                mine.count += 1
+                return None
+        refusal = callers.refuse_self_wait(self.name, wait, one_writer=False, shares=False)
+        if refusal is not None:
+            return refusal
+        taking = QuorumTaking(self._members, self.name, self._options)
+        start = self._database.runtime.now()
+        try:
+            verdict = taking.run(start, wait)
+            if isinstance(verdict, Holding):
+                self._keep(taking, verdict.held, start)
+        except BaseException as error:
+            self._database.runtime.undo(error, partial(self._undo, taking))
+            raise
+        if isinstance(verdict, Holding):
+            return None
+        if isinstance(verdict, Split):
+            return self._members.databases[0].not_acquired(self.name, verdict.refused, wait)
+        raise self._members.unreachable(verdict.errors, self.name)
+
+    def _keep(self, taking: QuorumTaking, held: Held, start: float) -> None:
+        """Register the hold that was granted: with this handle, the keeper, and listeners."""
+        attempt, options, runtime = taking.attempt, self._options, self._database.runtime
+        assert attempt is not None
+        hold = taking.hold = QuorumHold(
+            self.name,
+            runtime,
+            runtime.now(),
+            lease=held,
+            token=attempt.token,
+            schedule=RenewalSchedule(options.plan, held.term, runtime.random()),
+            database=self._members,
+            callbacks=options.callbacks,
+            attempt=attempt,
+        )
+        self._holds.add(hold)
+        self._database.keeper().keep(hold)
+        self._tell(Kind.ACQUIRED, start)
+
+    def _undo(self, taking: QuorumTaking) -> None:
+        """Undo a try that failed, or whose caller was interrupted."""
+        if taking.hold is not None:
+            self._holds.take(taking.hold, Change.ABANDONED)
+            self._database.keeper().drop(taking.hold)
+        if taking.attempt is not None:
+            self._database.runtime.finish(taking.attempt.abandon, cancelled=True)
+
+    def locked(self) -> bool:
+        """Return whether a majority of the members shows a lease on the name."""
+        return self._members.held(self.name)
+
+
+class QuorumTaking:
+    """One caller's tries to take a lease of a quorum, and its wait between them."""
+
+    def __init__(self, members: Members, name: str, options: LeaseOptions) -> None:
+        self._members = members
+        self._name = name
+        self._options = options
+        self._runtime = members.runtime
+        #: The last attempt: the hold, if it succeeded.
+        self.attempt: QuorumAttempt | None = None
+        self.hold: QuorumHold | None = None
+
+    def run(self, start: float, wait: float | None) -> Holding | Split | Unreachable:
+        """Try until the name is held, or ``wait`` seconds from ``start`` are over."""
+        until = float("inf") if wait is None else start + wait
+        reach = start + self._members.timeouts.socket
+        listed = self._members.prepare(self._options.plan.ttl)
+        attempt = self.attempt = QuorumAttempt(self._members, self._request(), listed)
+        verdict = self._decided(attempt)
+        while not isinstance(verdict, Holding):
+            attempt.abandon()
+            now = self._runtime.now()
+            if now >= until or (isinstance(verdict, Unreachable) and now >= min(until, reach)):
+                return verdict
+            if isinstance(verdict, Unreachable):
+                self._runtime.sleep(min(4 * PAUSE, until - now))
+            listed = self._members.prepare(self._options.plan.ttl)
+            queued = self._wait_in_queue(until)
+            if self._runtime.now() >= until and queued is None:
+                return verdict
+            request = self._request() if queued is None else self._request(queued[1].token)
+            attempt = self.attempt = QuorumAttempt(self._members, request, listed)
+            if queued is None:
+                self._runtime.sleep(min(PAUSE * self._runtime.random(), until - now))
+                verdict = self._decided(attempt)
+            else:
+                verdict = self._take_the_rest(attempt, queued[0], queued[2], until)
+        attempt.keep()
+        return verdict
+
+    def _decided(
+        self, attempt: QuorumAttempt, numbers: set[int] | None = None
+    ) -> Holding | Split | Unreachable:
+        """Return the verdict, unless the term of the hold is over by now."""
+        verdict = attempt.decide(numbers)
+        if isinstance(verdict, Holding) and verdict.held.term.over(self._runtime.now()):
+            return Unreachable((Unavailable(f"the replies for {self._name!r} came too late"),))
+        return verdict
+
+    def _take_the_rest(
+        self, attempt: QuorumAttempt, first: int, held: Held, until: float
+    ) -> Holding | Split | Unreachable:
+        """Ask the other members while one member's queue has granted the name. The release that
+        granted it there may not have arrived at the others yet."""
+        attempt.ballot.granted(first, held, proven=False)
+        now = self._runtime.now()
+        last, pause = min(until, now + KEEPS * self._options.plan.ttl), AGAIN
+        verdict = self._decided(attempt)
+        while isinstance(verdict, Split) and self._runtime.now() < last:
+            self._runtime.sleep(pause * (0.5 + self._runtime.random()))
+            pause = min(2 * pause, AGAIN_MAX)
+            verdict = self._decided(attempt, attempt.ballot.begin_again())
+        return verdict
+
+    def _wait_in_queue(self, until: float) -> tuple[int, LeaseRequest, Held] | None:
+        """Wait until a member's queue grants the name: at the first of the name's members that can
+        be asked, so that all waiters wait in one queue."""
+        for number in self._members.order(self._name):
+            if number in self._members.suspects:
+                continue
+            database = self._members.databases[number]
+            start = self._runtime.now()
+            left = None if until == float("inf") else max(0.0, until - start)
+            request = self._request()()
+            taking = Taking(database, request)
+            try:
+                outcome = taking.run(self._options, "lease", start, left)
+                if taking.waiter is not None:
+                    database.withdraw(taking.waiter)
+            except Unavailable:
+                self._members.suspects.add(number)
+                continue
+            except BaseException as error:
+                if not isinstance(error, DBLockError):
+                    self._runtime.undo(error, taking.abandon)
+                raise
+            finally:
+                if taking.user_lock is not None:
+                    taking.user_lock.drop()
+            return (number, request, outcome) if isinstance(outcome, Held) else None
+        return None
+
+    def _request(self, token: str | None = None) -> partial[LeaseRequest]:
+        """Return what makes equal requests, with a new token if none is given."""
+        options, database = self._options, self._members.databases[0]
+        return partial(
+            LeaseRequest,
+            self._name,
+            self._runtime.token(16) if token is None else token,
+            database.owner(options.label, options.client),
+            options.plan.first,
+        )

@@ -1,0 +1,76 @@
+"""What a majority of the members says about a name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from ..arguments import LIMIT_MAX
+from ..errors import DBLockError
+from ..protocol import overview, release
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from ..lock_state import LockState
+    from .members import Members
+
+
+def show(members: Members, name: str) -> LockState:
+    """Return the state of a name that a majority shows; see :meth:`.Quorum.show`."""
+
+    def ask(number: int) -> LockState:
+        database = members.databases[number]
+        return database.run(overview.show(database.exchange(name), LIMIT_MAX))
+
+    return merged(members, _answers(members, members.ask_all(ask)))
+
+
+def list_all(members: Members) -> list[LockState]:
+    """Return the names that a majority shows, sorted by name; see :meth:`.Quorum.list`."""
+
+    def ask(number: int) -> list[LockState]:
+        database = members.databases[number]
+        return database.run(overview.look_at_all(database.exchange()))
+
+    found: dict[str, list[LockState]] = {}
+    for states in _answers(members, members.ask_all(ask)):
+        for state in states:
+            found.setdefault(state.name, []).append(state)
+    return [merged(members, found[name]) for name in sorted(found)]
+
+
+def merged(members: Members, states: Sequence[LockState]) -> LockState:
+    """Return one state for a name: its holder at a majority; else its state at the member with the
+    largest fence, without a holder there. Its waiters are in the queues of single members."""
+    waiters = tuple(waiter for state in states for waiter in state.waiters)
+    return replace(_majority(members, states), waiters=waiters)
+
+
+def _majority(members: Members, states: Sequence[LockState]) -> LockState:
+    by_fence = sorted(states, key=lambda state: state.fence, reverse=True)
+    for state in by_fence:
+        alike = [one for one in states if one.held and one.owner == state.owner]
+        if state.held and len(alike) >= members.majority:
+            return state
+    free = [state for state in by_fence if not state.held]
+    return (free or by_fence)[0]
+
+
+def force(members: Members, name: str) -> bool:
+    """Free a name at all members; return whether a majority had a holder."""
+
+    def ask(number: int) -> bool:
+        database = members.databases[number]
+        exchange = database.exchange(name, timeout=database.timeouts.query)
+        return database.run(release.force(exchange, None))
+
+    return _answers(members, members.ask_all(ask)).count(True) >= members.majority
+
+
+def _answers(members: Members, outcomes: Sequence[T | DBLockError]) -> list[T]:
+    good = [outcome for outcome in outcomes if not isinstance(outcome, DBLockError)]
+    if len(good) < members.majority:
+        raise members.unreachable([one for one in outcomes if isinstance(one, DBLockError)])
+    return good

@@ -1,0 +1,62 @@
+"""Quorums of three databases: files, servers of each kind, and a mix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from dblock import Quorum, Timeouts
+from dblock.schema import upgrade
+from tests.patience import SECONDS
+from tests.servers import PostgreSQL
+
+#: One member that is silent costs `connect` once, so the tests wait for less than usual.
+TIMES = Timeouts(connect=2, query=5, socket=10)
+#: Where no member is silent: a busy machine may need longer for the first connections to three.
+PATIENT = Timeouts(connect=SECONDS / 2, query=SECONDS / 2, socket=SECONDS)
+
+NewDatabase = Callable[..., object]
+
+
+def three_files(folder: Path) -> list[str]:
+    """Make three SQLite files with dblock's tables; return their URLs."""
+    urls = [f"sqlite:///{folder / name}.db" for name in ("a", "b", "c")]
+    for url in urls:
+        upgrade(url)
+    return urls
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    return three_files(tmp_path)
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb", "mysql", "mix"])
+def three(request: pytest.FixtureRequest, new_database: NewDatabase, files: list[str]) -> list[str]:
+    """The URLs of three databases, all of one kind, or one of each."""
+    if request.param == "sqlite":
+        return files
+    kinds = [request.param] * 3 if request.param != "mix" else ["postgresql", "mariadb"]
+    urls = [str(new_database(kind).url) for kind in kinds]  # type: ignore[attr-defined]
+    for url in urls:
+        upgrade(url)
+    return (urls + files)[:3]
+
+
+@pytest.fixture
+def quorum(three: list[str]) -> Iterator[Quorum]:
+    with Quorum(three, timeouts=PATIENT) as quorum:
+        yield quorum
+
+
+@pytest.fixture
+def servers() -> Iterator[list[PostgreSQL]]:
+    """Three PostgreSQL servers of the test's own, with dblock's tables."""
+    with ExitStack() as stack:
+        found = [stack.enter_context(PostgreSQL()) for _ in range(3)]
+        for server in found:
+            upgrade(server.url)
+        yield found
