@@ -40,26 +40,17 @@ class AsyncElection(AsyncSurface[Election]):
     """An election, made by :meth:`AsyncLocks.election`; see :class:`dblock.Election`."""
 
     def __init__(
-        self, home: Home, sync: Election, cancel_on_loss: bool, callbacks: Mapping[str, Any]
-    ) -> None:
-        super().__init__(home, sync)
-        self._cancel_on_loss = cancel_on_loss
-        self._callbacks = callbacks
-
-    @classmethod
-    def made(
-        cls,
+        self,
         home: Home,
         make: Callable[..., Election],
         name: str,
         cancel_on_loss: bool,
         options: Mapping[str, Any],
-    ) -> Self:
-        """Make the sync election, whose callbacks this one awaits. Not part of the public
-        surface."""
-        callbacks = awaited(options)
-        election = make(name, **{**options, **dict.fromkeys(callbacks)})
-        return cls(home, election, cancel_on_loss, callbacks)
+    ) -> None:
+        # The sync election has no callbacks: this one awaits them.
+        self._callbacks = awaited(options)
+        super().__init__(home, make(name, **{**options, **dict.fromkeys(self._callbacks)}))
+        self._cancel_on_loss = cancel_on_loss
 
     @property
     def name(self) -> str:

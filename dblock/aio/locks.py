@@ -244,7 +244,7 @@ class AsyncLocks(AsyncOperators):
 
         ``on_danger``, ``on_lost`` and ``cancel_on_loss`` are as for :meth:`lease`.
         """
-        return AsyncElection.made(self._home, self.sync.election, name, cancel_on_loss, options)
+        return AsyncElection(self._home, self.sync.election, name, cancel_on_loss, options)
 
     def all(
         self, *locks: AsyncLease | AsyncSharedLease | AsyncRowLock, wait: Seconds | None = None

@@ -122,7 +122,7 @@ class AsyncQuorum(OneDatabase):
 
         The callbacks and ``cancel_on_loss`` are as for :meth:`AsyncLocks.election`.
         """
-        return AsyncElection.made(self._home, self.sync.election, name, cancel_on_loss, options)
+        return AsyncElection(self._home, self.sync.election, name, cancel_on_loss, options)
 
     def all(self, *leases: AsyncQuorumLease, wait: Seconds | None = None) -> AsyncMultiLock:
         """Return the given leases as one lock; see :meth:`dblock.Quorum.all`."""

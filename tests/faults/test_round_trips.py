@@ -84,11 +84,11 @@ def test_a_lease_by_its_token_is_one_statement_for_each_call(db: Database) -> No
 
 def test_to_show_a_name_only_the_tables_are_read_that_can_have_a_part_of_it(db: Database) -> None:
     with counting(db) as counter:
-        # A row lock is looked for where the database shows it without a waiter.
-        looks_for_row_lock = int(counter.locks._database.dialect.traits.sees_row_locks)
         with counter.locks.lease("report"):
             counter.locks.show("report")  # from then on it is known where the tables are
             assert counter.of(lambda: counter.locks.show("report")) == 3  # row, waiters, run
+        # A row lock is looked for where the database shows it without a waiter.
+        looks_for_row_lock = int(counter.locks._database.dialect.traits.sees_row_locks)
         free = counter.of(lambda: counter.locks.show("report"))
         new = counter.of(lambda: counter.locks.show("new"))  # without a run, as it had no lease
         assert (free, new) == (3 + looks_for_row_lock, 2 + looks_for_row_lock)

@@ -19,6 +19,7 @@ from hashlib import blake2b
 from typing import Any
 
 from ...protocol import commands
+from ...protocol.faults import Fault
 from ..adapter import Adapter, Answer
 from ..query import Query
 
@@ -73,7 +74,7 @@ class Sender:
             name, marked, values = prepared(sql, database)
             self._send(Query(f"PREPARE {name} FROM %(statement)s", {"statement": marked}), within)
         except Exception as error:
-            if self._adapter.classify(error) is not None:
+            if self._adapter.classify(error) not in (None, Fault.REFUSED):
                 raise
             return sql  # the server has too many prepared statements, or cannot prepare this one
         self._texts[sql] = f"EXECUTE {name} USING {values}"

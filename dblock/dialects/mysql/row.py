@@ -18,6 +18,10 @@ from ..statement import statement
 from ..values import text, utc
 from .base import MySQLTables
 
+# A user's session may have this optimization, with which a statement locks the table's rows before
+# it finds that it is in the wrong place. dblock's own sessions are without it.
+_AS_WRITTEN = "SET_VAR(optimizer_switch = 'subquery_to_derived=off')"
+
 
 def _guard_table(dialect: RowStatements, _: ListRowLocks) -> dict[str, object]:
     return {"schema": dialect.schema, "table": f"{dialect.prefix}guard"}
@@ -57,7 +61,10 @@ class RowStatements(MySQLTables, MariaDBs):
     @statement(SelectForUpdate, read=read_row_lock, lock_timeout=row_limit)
     def lock_row(self, command: SelectForUpdate) -> str:
         seconds = row_limit(self, command)
-        hint = f"/*+ MAX_EXECUTION_TIME({round(seconds * 1000)}) */ " if seconds else ""
+        hints = [_AS_WRITTEN] if command.borrowed else []
+        if seconds:
+            hints.append(f"MAX_EXECUTION_TIME({round(seconds * 1000)})")
+        hint = f"/*+ {' '.join(hints)} */ " if hints else ""
         wait = "" if seconds else " NOWAIT"
         key, here = EXACT, f" AND {self.here_now}" if command.borrowed else ""
         if not command.borrowed:
@@ -76,7 +83,7 @@ class RowStatements(MySQLTables, MariaDBs):
         still = f"SELECT 1 FROM {self.lock_table} WHERE lock_name = {EXACT} AND {FREE} FOR UPDATE"
         return packet(
             locked,
-            f"""UPDATE {self.guard_table} SET {WRITTEN}
+            f"""UPDATE /*+ {_AS_WRITTEN} */ {self.guard_table} SET {WRITTEN}
             WHERE lock_name = {EXACT} AND ({still}){here}""",
         )
 
@@ -86,12 +93,12 @@ class RowStatements(MySQLTables, MariaDBs):
         # grant can come in between.
         found = f"FROM {self.guard_table} WHERE lock_name = {EXACT} AND {self.here_now}"
         if not self.clustered:
-            return f"SELECT 1 {found} FOR SHARE NOWAIT"
+            return f"SELECT /*+ {_AS_WRITTEN} */ 1 {found} FOR SHARE NOWAIT"
         # Another guard of the same lease blocks this one. The UPDATE alone would wait for as long
         # as the session lets it.
         return packet(
-            f"SELECT 1 {found} FOR UPDATE NOWAIT",
-            f"""UPDATE {self.guard_table} SET {WRITTEN}
+            f"SELECT /*+ {_AS_WRITTEN} */ 1 {found} FOR UPDATE NOWAIT",
+            f"""UPDATE /*+ {_AS_WRITTEN} */ {self.guard_table} SET {WRITTEN}
                 WHERE lock_name = {EXACT} AND {self.here}""",
         )
 
@@ -149,7 +156,7 @@ class RowStatements(MySQLTables, MariaDBs):
                     UTC_TIMESTAMP(6), {self.kept_until} FROM DUAL WHERE {self.here}
             ) AS new ({listed})
             ON DUPLICATE KEY UPDATE {changes}""",
-            f"""SELECT token, fingerprint, result FROM {once}
+            f"""SELECT /*+ {_AS_WRITTEN} */ token, fingerprint, result FROM {once}
             WHERE idempotency_key = {self.exact_key} AND {self.here} FOR UPDATE""",
             f"{FINALLY}SET innodb_lock_wait_timeout = @dblock_wait",
         )

@@ -290,7 +290,7 @@ WHERE g.lock_name = (SELECT lock_name FROM `shop`.`dblock_lock` WHERE lock_name 
 FOR UPDATE
 
 -- lock_row, waits 2.5 s
-SELECT /*+ MAX_EXECUTION_TIME(2500) */ STRAIGHT_JOIN l.fence
+SELECT /*+ SET_VAR(optimizer_switch = 'subquery_to_derived=off') MAX_EXECUTION_TIME(2500) */ STRAIGHT_JOIN l.fence
 FROM `shop`.`dblock_guard` AS g
 JOIN `shop`.`dblock_lock` AS l ON l.lock_name = g.lock_name
 WHERE g.lock_name = UNHEX(%(name)s)
@@ -306,7 +306,7 @@ WHERE g.lock_name = (SELECT lock_name FROM `shop`.`dblock_lock` WHERE lock_name 
 FOR UPDATE NOWAIT
 
 -- lock_row, waits 0 s
-SELECT STRAIGHT_JOIN l.fence
+SELECT /*+ SET_VAR(optimizer_switch = 'subquery_to_derived=off') */ STRAIGHT_JOIN l.fence
 FROM `shop`.`dblock_guard` AS g
 JOIN `shop`.`dblock_lock` AS l ON l.lock_name = g.lock_name
 WHERE g.lock_name = UNHEX(%(name)s)
@@ -322,7 +322,7 @@ WHERE g.lock_name = (SELECT lock_name FROM `shop`.`dblock_lock` WHERE lock_name 
 FOR UPDATE
 
 -- guard, waits 0 s
-SELECT 1 FROM `shop`.`dblock_guard` WHERE lock_name = UNHEX(%(name)s) AND EXISTS (SELECT 1 FROM `shop`.`dblock_schema` AS s WHERE s.identity = '0123456789abcdef0123456789abcdef' FOR SHARE NOWAIT) FOR SHARE NOWAIT
+SELECT /*+ SET_VAR(optimizer_switch = 'subquery_to_derived=off') */ 1 FROM `shop`.`dblock_guard` WHERE lock_name = UNHEX(%(name)s) AND EXISTS (SELECT 1 FROM `shop`.`dblock_schema` AS s WHERE s.identity = '0123456789abcdef0123456789abcdef' FOR SHARE NOWAIT) FOR SHARE NOWAIT
 
 
 -- apply
@@ -352,7 +352,7 @@ INSERT INTO `shop`.`dblock_once` (idempotency_key, token, fingerprint, result, m
             ) AS new (idempotency_key, token, fingerprint, result, made_at, expires_at)
             ON DUPLICATE KEY UPDATE token = IF(`shop`.`dblock_once`.expires_at <= UTC_TIMESTAMP(6), new.token, `shop`.`dblock_once`.token), fingerprint = IF(`shop`.`dblock_once`.expires_at <= UTC_TIMESTAMP(6), new.fingerprint, `shop`.`dblock_once`.fingerprint), result = IF(`shop`.`dblock_once`.expires_at <= UTC_TIMESTAMP(6), new.result, `shop`.`dblock_once`.result), made_at = IF(`shop`.`dblock_once`.expires_at <= UTC_TIMESTAMP(6), new.made_at, `shop`.`dblock_once`.made_at), expires_at = IF(`shop`.`dblock_once`.expires_at <= UTC_TIMESTAMP(6), new.expires_at, `shop`.`dblock_once`.expires_at);
 -- then
-SELECT token, fingerprint, result FROM `shop`.`dblock_once`
+SELECT /*+ SET_VAR(optimizer_switch = 'subquery_to_derived=off') */ token, fingerprint, result FROM `shop`.`dblock_once`
             WHERE idempotency_key = UNHEX(%(key)s) AND EXISTS (SELECT 1 FROM `shop`.`dblock_schema` AS s WHERE s.identity = '0123456789abcdef0123456789abcdef') FOR UPDATE;
 -- then
 /* finally */ SET innodb_lock_wait_timeout = @dblock_wait
@@ -368,7 +368,7 @@ INSERT INTO `shop`.`dblock_once` (idempotency_key, token, fingerprint, result, m
             ) AS new (idempotency_key, token, fingerprint, result, made_at, expires_at)
             ON DUPLICATE KEY UPDATE token = IF(`shop`.`dblock_once`.expires_at <= UTC_TIMESTAMP(6), new.token, `shop`.`dblock_once`.token), fingerprint = IF(`shop`.`dblock_once`.expires_at <= UTC_TIMESTAMP(6), new.fingerprint, `shop`.`dblock_once`.fingerprint), result = IF(`shop`.`dblock_once`.expires_at <= UTC_TIMESTAMP(6), new.result, `shop`.`dblock_once`.result), made_at = IF(`shop`.`dblock_once`.expires_at <= UTC_TIMESTAMP(6), new.made_at, `shop`.`dblock_once`.made_at), expires_at = IF(`shop`.`dblock_once`.expires_at <= UTC_TIMESTAMP(6), new.expires_at, `shop`.`dblock_once`.expires_at);
 -- then
-SELECT token, fingerprint, result FROM `shop`.`dblock_once`
+SELECT /*+ SET_VAR(optimizer_switch = 'subquery_to_derived=off') */ token, fingerprint, result FROM `shop`.`dblock_once`
             WHERE idempotency_key = UNHEX(%(key)s) AND EXISTS (SELECT 1 FROM `shop`.`dblock_schema` AS s WHERE s.identity = '0123456789abcdef0123456789abcdef') FOR UPDATE;
 -- then
 /* finally */ SET innodb_lock_wait_timeout = @dblock_wait
@@ -384,7 +384,7 @@ INSERT INTO `shop`.`dblock_once` (idempotency_key, token, fingerprint, result, m
             ) AS new (idempotency_key, token, fingerprint, result, made_at, expires_at)
             ON DUPLICATE KEY UPDATE token = IF(`shop`.`dblock_once`.expires_at <= UTC_TIMESTAMP(6), new.token, `shop`.`dblock_once`.token), fingerprint = IF(`shop`.`dblock_once`.expires_at <= UTC_TIMESTAMP(6), new.fingerprint, `shop`.`dblock_once`.fingerprint), result = IF(`shop`.`dblock_once`.expires_at <= UTC_TIMESTAMP(6), new.result, `shop`.`dblock_once`.result), made_at = IF(`shop`.`dblock_once`.expires_at <= UTC_TIMESTAMP(6), new.made_at, `shop`.`dblock_once`.made_at), expires_at = IF(`shop`.`dblock_once`.expires_at <= UTC_TIMESTAMP(6), new.expires_at, `shop`.`dblock_once`.expires_at);
 -- then
-SELECT token, fingerprint, result FROM `shop`.`dblock_once`
+SELECT /*+ SET_VAR(optimizer_switch = 'subquery_to_derived=off') */ token, fingerprint, result FROM `shop`.`dblock_once`
             WHERE idempotency_key = UNHEX(%(key)s) AND EXISTS (SELECT 1 FROM `shop`.`dblock_schema` AS s WHERE s.identity = '0123456789abcdef0123456789abcdef') FOR UPDATE;
 -- then
 /* finally */ SET innodb_lock_wait_timeout = @dblock_wait

@@ -30,6 +30,15 @@ PRESET = (
         beyond=reasons.SETTING,
     ),
     Mutant(
+        "subqueries-as-a-users-server-rewrites-them-on-mysql",
+        "a refused row lock locks nothing in another database",
+        "mysql.row.RowStatements.lock_row",
+        "[_AS_WRITTEN] if command.borrowed else []",
+        "[]",
+        "tests/contract/test_whereabouts.py::test_nothing_is_locked_in_another_database[threads-mysql]",
+        beyond=reasons.SETTING,
+    ),
+    Mutant(
         "another-encoding-is-kept",
         "names are exact",
         "adapter._settings",
