@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 from collections.abc import Sequence
 from functools import partial
@@ -36,13 +37,17 @@ class TaskFan(Fan):
     """
 
     def __init__(self, size: int) -> None:
-        pass
+        self._tasks: list[set[asyncio.Task[None]]] = [set() for _ in range(size)]
 
     def begin(self, member: int, work: Work) -> None:
-        bridge.leave(bridge.act_for(bridge.whose(), work))
+        task = bridge.act_for(bridge.whose(), work)
+        self._tasks[member].add(task)
+        task.add_done_callback(self._tasks[member].discard)
+        bridge.leave(task)
 
     def rest(self, member: int, seconds: float) -> None:
-        """Do not wait: the end of :meth:`AsyncQuorum.close` waits for all tasks."""
+        if self._tasks[member]:
+            bridge.await_(asyncio.wait(self._tasks[member], timeout=max(0.0, seconds)))
 
 
 class _BridgedQuorum(Quorum):

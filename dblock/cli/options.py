@@ -267,7 +267,7 @@ class Location:
         with quorum:
             self.tell(always=named)
             with arguments(self.given_by):
-                quorum._members.read()
+                quorum._members.records.read()
             yield quorum
 
     @contextlib.contextmanager

@@ -12,6 +12,7 @@ import json
 
 from ..lock_state import Leader
 from ..protocol.commands import ReadLeader, WriteValue
+from ..protocol.state import LeaderRow
 from .dialect import Dialect
 from .query import Result
 from .readers import shared
@@ -20,20 +21,24 @@ from .values import utc
 
 
 def is_written(_: object, command: WriteValue, result: Result) -> bool:
-    """Read whether the value is this hold's, from the first column: the value's fence."""
-    return bool(result.rows) and int(result.rows[0][0]) == command.fence
+    """Read whether the value is this hold's, from the first column: the value's fence.
+
+    There is a row if the token holds the name. Its fence may have been raised since the grant, at a
+    member of a quorum that votes again; a semaphore's limit has the fence 0.
+    """
+    return bool(result.rows) and int(result.rows[0][0]) >= command.fence
 
 
-def read_leader(result: Result) -> Leader | None:
-    """Read the columns of :class:`.Leader`; None without a leader."""
+def read_leader(result: Result) -> LeaderRow | None:
+    """Read the columns of :class:`.LeaderRow`; None without a leader."""
     if not result.rows:
         return None
-    owner, fence, value, acquired_at, remaining = result.rows[0]
+    owner, fence, value, acquired_at, remaining, token, written_by = result.rows[0]
     since = utc(acquired_at)
     assert since is not None
-    return Leader(
-        owner, int(fence), None if value is None else json.loads(value), since, float(remaining)
-    )
+    told = None if value is None else json.loads(value)
+    leader = Leader(owner, int(fence), told, since, float(remaining))
+    return LeaderRow(leader, token, None if written_by is None else int(written_by))
 
 
 class ElectionStatements(Dialect):
@@ -62,8 +67,9 @@ class ElectionStatements(Dialect):
 
     @statement(ReadLeader, read=read_leader)
     def leader(self) -> str:
-        return f"""SELECT l.owner, l.fence, v.value, l.acquired_at, {self.remaining}
+        return f"""SELECT l.owner, l.fence, v.value, l.acquired_at, {self.remaining}, l.token,
+                v.fence
             FROM {self.lock_table} AS l LEFT JOIN {self.value_table} AS v
-                ON v.lock_name = l.lock_name AND v.fence = l.fence
+                ON v.lock_name = l.lock_name
             WHERE l.lock_name = {self.name_parameter} AND l.token IS NOT NULL
                 AND {self.lasting} AND NOT {shared("l.token")}"""

@@ -73,6 +73,8 @@ POSTGRESQLS = (
     ),
 )
 
+_GALERA = "each of its nodes takes writes, and none sees the row locks of another"
+
 MYSQLS = (
     LookAlike(
         "TiDB",
@@ -86,6 +88,8 @@ MYSQLS = (
         "it shards MySQL, and runs a transaction over several shards in READ COMMITTED, also if "
         "you asked for more",
     ),
+    LookAlike("XtraDB Cluster", "Percona XtraDB Cluster", _GALERA),
+    LookAlike("wsrep", "MySQL with Galera", _GALERA),
     LookAlike("PlanetScale", "PlanetScale", "it is Vitess, which shards MySQL"),
     LookAlike("SingleStore", "SingleStore", _OTHER_ENGINE),
     LookAlike("MemSQL", "SingleStore", _OTHER_ENGINE),

@@ -19,6 +19,7 @@ _MISSED = (
     "a replica that is promoted may have missed the last grants: two may hold a name, and a fence "
     "may be given twice"
 )
+_PERMANENTLY = "put it into the server's configuration, and run:\n"
 _CONNECT = "connect a replica with rpl_semi_sync_slave_enabled = ON"
 
 
@@ -48,14 +49,21 @@ def _semi_synchronous(values: dict[str, str]) -> Finding:
             "every commit waits for one: no lock can be taken",
             _CONNECT,
         )
+    if values["wait_no_slave"] != "ON":
+        return note(
+            "replication",
+            "semi-synchronous, while a replica is connected",
+            "if the replica is lost, commits no longer wait: then a promoted replica may have "
+            "missed the last grants",
+            f"{_PERMANENTLY}SET GLOBAL {SEMI}wait_no_slave = ON;",
+        )
     if int(values["timeout"]) < LONG:
         return note(
             "replication",
             f"semi-synchronous, for {int(values['timeout']) / 1000:g} s",
             "if no replica acknowledges for as long, commits no longer wait: then a promoted "
             "replica may have missed the last grants",
-            "put it into the server's configuration, and run:\n"
-            f"SET GLOBAL {SEMI}timeout = {FOREVER};",
+            f"{_PERMANENTLY}SET GLOBAL {SEMI}timeout = {FOREVER};",
         )
     return ok("replication", "semi-synchronous")
 

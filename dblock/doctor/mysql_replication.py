@@ -50,6 +50,14 @@ def _semi_synchronous(values: dict[str, str]) -> Finding:
             "every commit waits for them: no lock can be taken",
             _CONNECT,
         )
+    if values["wait_no_replica"] != "ON":
+        return note(
+            "replication",
+            "semi-synchronous, while a replica is connected",
+            "if the replica is lost, commits no longer wait: then a promoted replica may have "
+            "missed the last grants",
+            f"SET PERSIST {SEMI}wait_no_replica = ON;",
+        )
     if int(values["timeout"]) < LONG:
         return note(
             "replication",

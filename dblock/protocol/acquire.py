@@ -89,7 +89,7 @@ def _give_up(attempt: Attempt) -> Procedure[None]:
     until = exchange.now + exchange.dialect.timing.leaving
     prevented = yield from leave(exchange, request)
     if attempt.doubt is not None:  # a try that is still under way must not become a hold
-        renounce(request)
+        renounce(request, lost=True)
     prevented = (yield from return_all(exchange, request, until - exchange.now)) or prevented
     if prevented is not None:
         raise attempt.unknown(prevented) from prevented

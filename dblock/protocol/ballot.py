@@ -57,7 +57,8 @@ def vote(exchange: Exchange, request: LeaseRequest, members: str) -> Procedure[H
     if held is not None:
         return held
     if attempt.unsure:
-        prevented = yield from give_back(exchange, request)
+        lost = attempt.doubt is not None
+        prevented = yield from give_back(exchange, request, lost=lost)
         if prevented is not None:
             raise attempt.unknown(prevented) from prevented
     return Refused(attempt.seen.state, attempt.closed)
@@ -165,11 +166,11 @@ class Ballot:
         return (set(range(self.size)) - known) | self.asked
 
     def begin_again(self) -> set[int]:
-        """Forget the refusals and the failures; return the members to be asked again."""
-        again = self.refusals.keys() | self.failures.keys()
+        """Forget the refusals and the failures; return the members that have not granted the
+        name."""
         self.refusals.clear()
         self.failures.clear()
-        return set(again)
+        return set(range(self.size)) - self.grants.keys()
 
     def verdict(self) -> Verdict:
         """Return what follows from the outcomes so far. A stamp is asked for once."""

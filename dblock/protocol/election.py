@@ -29,6 +29,7 @@ from .writing import write
 if TYPE_CHECKING:
     from ..lock_state import Leader
     from .doubt import Doubt
+    from .state import LeaderRow
 
 # Seconds: the shortest interval between two polls. Clocks are rounded, so a term that should have
 # ended may still last for a moment.
@@ -83,10 +84,16 @@ def call(exchange: Exchange) -> Procedure[None]:
 
 def leader(exchange: Exchange) -> Procedure[Leader | None]:
     """Read the present leader."""
+    row = yield from look(exchange)
+    return None if row is None else row.told()
+
+
+def look(exchange: Exchange) -> Procedure[LeaderRow | None]:
+    """Read the present holder, and the value in the name's row."""
     return (yield from _look(exchange)).answer
 
 
-def _look(exchange: Exchange) -> Procedure[Reply[Leader | None]]:
+def _look(exchange: Exchange) -> Procedure[Reply[LeaderRow | None]]:
     return exchange.ask_or_explain(ReadLeader(exchange.name))
 
 
@@ -113,7 +120,7 @@ def observe(
             called = reply.answer.listens
             exchange.now = reply.now
         reply = yield from _look(exchange)
-        found: Leader | None = reply.answer
+        found = None if reply.answer is None else reply.answer.told()
         if seen(found) != before:
             return found
         if not called and topic is not None and server != reply.server:

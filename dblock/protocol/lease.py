@@ -16,12 +16,14 @@ class Renounced(NamedTuple):
     """A token that was given up while a grant under it may still arrive.
 
     ``token`` is the hold's token; ``own`` is the request's own token, which differs if the request
-    may share another reader's hold.
+    may share another reader's hold. ``lost``: the server may still execute a grant of it, and may
+    have its row locked for that.
     """
 
     name: str
     token: str
     own: str
+    lost: bool = False
 
 
 @dataclass(slots=True)

@@ -66,6 +66,13 @@ def state_of(members: str, member: Member) -> str:
     return "joined" if member.value == joined(members, member.instance) else "restarted"
 
 
+def votes(members: str, member: Member, ttl: float) -> bool:
+    """Return whether a member votes now for leases of ``ttl`` seconds."""
+    asked = round(ttl * 1000)
+    joined = state_of(members, member) == "joined"
+    return joined and member.opens <= 0 and member.longest >= asked
+
+
 def read(exchange: Exchange) -> Procedure[Member]:
     """Read a member's record, after its witness exists."""
     if exchange.dialect.traits.has_witness:

@@ -36,7 +36,8 @@ def claim(
             step = _bounded(command, left, chunk, exchange.timeout)
             reply = yield from in_transaction(exchange, step, IN_USE if undone else frozenset())
         except StatementError as failure:
-            if left == 0:
+            exchange.now = failure.now
+            if left == 0 or exchange.left == 0:
                 raise _in_progress(exchange) from failure.__cause__
             # If the server does not wait, this waits instead.
             exchange.now = (yield Sleep(exchange.capped(PAUSE))).now

@@ -107,17 +107,20 @@ def _return(exchange: Exchange, request: LeaseRequest) -> Procedure[None]:
     yield from exchange.ask(passed, patience=exchange.dialect.timing.leaving)
 
 
-def give_back(exchange: Exchange, request: LeaseRequest) -> Procedure[DBLockError | None]:
+def give_back(
+    exchange: Exchange, request: LeaseRequest, *, lost: bool = False
+) -> Procedure[DBLockError | None]:
     """Release a hold that must not be used. Return the error that prevents it; then the lease
-    expires by itself."""
-    renounce(request)
+    expires by itself. ``lost`` is as in :class:`.Renounced`."""
+    renounce(request, lost=lost)
     return (yield from return_all(exchange, request, exchange.dialect.timing.leaving))
 
 
-def renounce(request: LeaseRequest) -> None:
-    """Go on with another token, since the release of the old token may arrive late."""
+def renounce(request: LeaseRequest, *, lost: bool = False) -> None:
+    """Go on with another token, since the release of the old token may arrive late. ``lost`` is as
+    in :class:`.Renounced`."""
     name, own = request.name, request.token
-    request.unreturned += [Renounced(name, one, own) for one in (own, request.group) if one]
+    request.unreturned += [Renounced(name, one, own, lost) for one in (own, request.group) if one]
     request.token, request.group = renounced(own), None
 
 
@@ -134,7 +137,7 @@ def return_all(
             command = _ending(exchange.dialect, one.name, one.token, one.own)
             yield from exchange.ask(command, patience=until - exchange.now)
         except StatementError as failure:
-            if failure.fault in AWAY or (yield from _has(exchange, one.name, one.own)):
+            if one.lost or failure.fault in AWAY or (yield from _has(exchange, one.name, one.own)):
                 prevented = exchange.explain(failure, harmless=True)
                 request.unreturned.append(one)
     return prevented

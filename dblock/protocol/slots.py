@@ -224,7 +224,7 @@ class SlotAttempt(Attempt):
         if self.doubt is not None:
             yield from self.look(None)
             if self.mine:
-                renounce(self.request)
+                renounce(self.request, lost=True)
         prevented = yield from return_all(
             self.exchange, self.request, self.exchange.dialect.timing.leaving
         )

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 
-from ..lock_state import LockState
+from ..lock_state import Leader, LockState
 from .schema_version import Schema
 from .tokens import is_shared
+
+
+class LeaderRow(NamedTuple):
+    """The holder of an election's name, with the value that is in the name's row, whichever hold
+    has written it; ``written_by`` is that hold's fence. It has the token, so it is never shown to
+    users."""
+
+    leader: Leader
+    token: str
+    written_by: int | None
+
+    def told(self) -> Leader:
+        """Return the leader with the value that this hold has written."""
+        leader = self.leader
+        return leader if self.written_by == leader.fence else replace(leader, value=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,22 +61,26 @@ class QuorumAttempt:
     def name(self) -> str:
         return self.requests[0].name
 
-    def decide(self, numbers: set[int] | None = None) -> Holding | Split | Unreachable:
-        """Ask members for their votes, all if ``numbers`` is None; return the verdict.
+    def decide(self) -> Holding | Split | Unreachable:
+        """Ask the members that have not granted the name for their votes; return the verdict.
 
-        No verdict waits for a member that was silent the last time, unless there is no other. The
-        silence of a member costs :attr:`.Timeouts.connect` once.
+        A member whose earlier vote has no reply yet is not asked again: its reply counts when it
+        comes. No verdict waits for it, nor for a member that was silent the last time, unless there
+        is no other. The silence of a member costs :attr:`.Timeouts.connect` once.
         """
         members, now = self._members, self._members.runtime.now
-        asked = (
-            set(range(self.ballot.size)) - self.ballot.grants.keys() if numbers is None else numbers
-        )
-        slow = asked & members.suspects
+        for unread in self._mailbox.rest():
+            self._note(*unread)
+        asked = self.ballot.begin_again()
+        voting = asked & self._asked
+        slow = asked & members.suspects | voting
         for number in sorted(asked):
             if number in slow:
                 self.ballot.failed(number, None)
-            self._asked.add(number)
-            members.fan.begin(number, partial(self._vote, number))
+            if number not in voting:
+                self._asked.add(number)
+                members.writes(number, {self.token: self.requests[number].ttl})
+                members.fan.begin(number, partial(self._vote, number))
         until = now() + members.timeouts.connect
         while True:
             verdict: Verdict = self.ballot.verdict()
@@ -119,7 +123,7 @@ class QuorumAttempt:
             self._deciding = False
             rest = self._mailbox.rest()
         for number, outcome in rest:
-            self._late(number, outcome)
+            self._members.fan.begin(number, partial(self._late, number, outcome))
 
     # --- the work at one member --------------------------------------------------------------
 
@@ -138,6 +142,7 @@ class QuorumAttempt:
                 # The reply to the first try came too late, so the vote has another token.
                 self._give_back(number)
                 outcome = Refused(None)
+        members.wrote(number, {self.token: request.ttl})
         self._deliver(number, outcome)
         self._asked.discard(number)
 
@@ -164,7 +169,7 @@ class QuorumAttempt:
         """Let the next attempt look at the members if one has refused a free name: it may not vote.
         Its refusals may always come after the verdict of the others."""
         if not refused.pause and (refused.state is None or not refused.state.held):
-            self._members.look_soon()
+            self._members.records.look_soon()
 
     def _deliver(self, number: int, outcome: Outcome) -> None:
         with lock:

@@ -3,14 +3,18 @@
 The values of one term are numbered. A member's value never gets a smaller number, since one thread
 at a time writes there, and it writes the newest value. A value that a majority has is in the
 answers of every majority, so an observer takes the value with the largest number.
+
+A term is known by its token, and so are its values: the members number their fences each on its
+own, and a member that votes again after a pause has raised them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..errors import DBLockError, LockLost, OutcomeUnknown
 from ..handles.election import Election, Leadership, Observation
@@ -23,8 +27,11 @@ from .lease import HeldAtMajority
 if TYPE_CHECKING:
     from ..holding.lease_hold import LeaseHold
     from ..lock_state import Leader
+    from ..protocol.state import LeaderRow
     from .lease import QuorumLease
     from .members import Members
+
+T = TypeVar("T", int, float)
 
 #: The number of a value, and the outcome of its write at a member: the number too, or the error.
 Written = tuple[int, int | DBLockError]
@@ -56,18 +63,20 @@ class LeaderValues:
             self._mailboxes.append(mailbox)
             idle = [one for one in range(len(members.databases)) if one not in self._writing]
             self._writing.update(idle)
-        for member in idle:
-            members.fan.begin(member, partial(self._write, member))
         outcomes: dict[int, int | DBLockError] = {}
-        while not self._decided(outcomes):
-            letter = mailbox.next(until - members.runtime.now())
-            if letter is None:
-                break
-            member, (tried, outcome) = letter
-            if tried >= number:  # a newer value in its place is as good
-                outcomes[member] = outcome
-        with lock:
-            self._mailboxes.remove(mailbox)
+        try:
+            for member in idle:
+                members.fan.begin(member, partial(self._write, member))
+            while not self._decided(outcomes):
+                letter = mailbox.next(until - members.runtime.now())
+                if letter is None:
+                    break
+                member, (tried, outcome) = letter
+                if tried >= number:  # a newer value in its place is as good
+                    outcomes[member] = outcome
+        finally:
+            with lock:
+                self._mailboxes.remove(mailbox)
         return list(outcomes.values())
 
     def _decided(self, outcomes: dict[int, int | DBLockError]) -> bool:
@@ -97,7 +106,7 @@ class LeaderValues:
         patience = max(0.0, until - database.runtime.now())
         unknown = self._unknown[member]
         exchange = database.exchange(hold.name, timeout=patience)
-        value = f"[{number}, {text}]"
+        value = f'["{hold.token}", {number}, {text}]'
         database.run(
             election.proclaim(exchange, hold.token, lambda: hold.lease, value, unknown),
             orphaned=unknown.sessions,
@@ -190,9 +199,9 @@ def read_leader(members: Members, name: str) -> Leader | None:
     Raises Unavailable if no majority answers.
     """
 
-    def ask(number: int) -> Leader | None:
+    def ask(number: int) -> LeaderRow | None:
         database = members.databases[number]
-        return database.run(election.leader(database.exchange(name)))
+        return database.run(election.look(database.exchange(name)))
 
     answers = members.ask_all(ask)
     errors = [one for one in answers if isinstance(one, DBLockError)]
@@ -202,18 +211,33 @@ def read_leader(members: Members, name: str) -> Leader | None:
     return leading(shown, len(errors), members.majority)
 
 
-def leading(shown: Sequence[Leader], away: int, majority: int) -> Leader | None:
+def leading(shown: Sequence[LeaderRow], away: int, majority: int) -> Leader | None:
     """Return the leader of whom a majority may know, with its newest value; None without one.
 
-    ``shown`` are the leaders that members show, ``away`` is the number of those that do not answer.
+    ``shown`` are the holders that members show, ``away`` is the number of those that do not answer.
     """
-    for fence in sorted({one.fence for one in shown}, reverse=True):
-        those = [one for one in shown if one.fence == fence]
-        if len(those) + away < majority:
-            continue
-        values = [one.value for one in those if one.value is not None]
-        _, value = max(values, key=lambda numbered: numbered[0], default=(0, None))
+    terms: dict[str, list[LeaderRow]] = {}
+    for row in shown:
+        terms.setdefault(row.token, []).append(row)
+    if not terms:
+        return None
+    token, rows = max(
+        terms.items(), key=lambda term: (len(term[1]), max(row.leader.fence for row in term[1]))
+    )
+    if len(rows) + away < majority:
+        return None
+    values = [row.leader.value for row in rows if row.leader.value is not None]
+    own = [(number, value) for writer, number, value in values if writer == token]
+    _, value = max(own, key=itemgetter(0), default=(0, None))
+
+    def at_majority(each: Iterable[T]) -> T:
+        """Return the largest of these that a majority reaches."""
+        return sorted(each, reverse=True)[min(len(rows), majority) - 1]
+
+    return replace(
+        rows[0].leader,
+        value=value,
+        fence=at_majority(row.leader.fence for row in rows),
         # The term is over when fewer than a majority have it.
-        lasting = sorted((one.remaining for one in those), reverse=True)
-        return replace(those[0], value=value, remaining=lasting[min(len(lasting), majority) - 1])
-    return None
+        remaining=at_majority(row.leader.remaining for row in rows),
+    )

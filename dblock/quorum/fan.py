@@ -39,13 +39,16 @@ class Crew:
     def forget_parent(self) -> None:
         """Begin anew: a forked child has none of its parent's threads."""
         self._waiting: deque[Work] = deque()
-        lock = threading.Lock()
-        self._changed, self._ended = threading.Condition(lock), threading.Condition(lock)
+        # The callers enter the lock itself: an interrupt could get between the lines of a
+        # condition's entry, and the lock would stay taken.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._ended = threading.Condition(self._lock)
         self._idle = self._threads = 0
 
     def begin(self, work: Work) -> None:
         """Begin a piece of work, or let it wait for a thread."""
-        with self._changed:
+        with self._lock:
             self._waiting.append(work)
             if self._idle >= len(self._waiting):
                 self._changed.notify()
@@ -60,11 +63,11 @@ class Crew:
 
     def rest(self, seconds: float) -> None:
         """Wait until all work has ended, for ``seconds`` at most."""
-        with self._changed:
+        with self._lock:
             self._ended.wait_for(lambda: not self._waiting and self._idle == self._threads, seconds)
 
     def _work_here(self) -> None:
-        with self._changed:
+        with self._lock:
             self._threads -= 1
             work = self._waiting.pop() if self._waiting else None
         if work is not None:
@@ -72,7 +75,7 @@ class Crew:
 
     def _run(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 if not self._waiting:
                     self._idle += 1
                     self._ended.notify_all()

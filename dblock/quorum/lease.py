@@ -6,16 +6,23 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
-from ..errors import DBLockError, LockLost, NotAcquired, Unavailable, Unsupported
+from ..errors import (
+    DBLockError,
+    LockLost,
+    NotAcquired,
+    OutcomeUnknown,
+    Unavailable,
+    Unsupported,
+)
 from ..events import Kind
 from ..handles.held import AcquirableLease, HeldLease
 from ..handles.taking import Taking
 from ..holding.lease_hold import LeaseHold
 from ..protocol.ballot import Holding, Split, Unreachable
 from ..protocol.inspect import expired
-from ..protocol.lease import Held, LeaseRequest
+from ..protocol.lease import Held, LeaseRequest, Refused
 from ..protocol.observer import Change
 from ..protocol.renew import Asked, RenewalFailed, unreachable
 from ..protocol.retry import PAUSE
@@ -49,7 +56,7 @@ class HeldAtMajority(HeldLease):
         return cast("Members", self._database)
 
     def _ask_to_renew(self, asked: Asked, now: float) -> Term:
-        self._members.allow(asked.renewal.ttl, self.name)
+        self._members.records.allow(asked.renewal.ttl, self.name)
         term, away = asked.held.term, "no majority has answered"
         while not term.over(now):
             (outcome,) = self._members.renew_all([asked], term.remaining(now))
@@ -131,17 +138,16 @@ class QuorumLease(HeldAtMajority, AcquirableLease):
         taking = QuorumTaking(self._members, self.name, self._options)
         start = self._database.runtime.now()
         try:
-            verdict = taking.run(start, wait)
-            if isinstance(verdict, Holding):
-                self._keep(taking, verdict.held, start)
+            outcome = taking.run(start, wait)
+            if isinstance(outcome, Held):
+                self._keep(taking, outcome, start)
         except BaseException as error:
             self._database.runtime.undo(error, partial(self._undo, taking))
             raise
-        if isinstance(verdict, Holding):
+        if isinstance(outcome, Held):
             return None
-        if isinstance(verdict, Split):
-            return self._members.databases[0].not_acquired(self.name, verdict.refused, wait)
-        raise self._members.unreachable(verdict.errors, self.name)
+        refused = self._members.records.refusal(outcome)
+        return self._members.databases[0].not_acquired(self.name, refused, wait)
 
     def _keep(self, taking: QuorumTaking, held: Held, start: float) -> None:
         """Register the hold that was granted: with this handle, the keeper, and listeners."""
@@ -175,6 +181,14 @@ class QuorumLease(HeldAtMajority, AcquirableLease):
         return self._members.held(self.name)
 
 
+class QueueGrant(NamedTuple):
+    """The grant of one member's queue, by its answer to ``request``."""
+
+    member: int
+    request: LeaseRequest
+    held: Held
+
+
 class QuorumTaking:
     """One caller's tries to take a lease of a quorum, and its wait between them."""
 
@@ -187,61 +201,87 @@ class QuorumTaking:
         self.attempt: QuorumAttempt | None = None
         self.hold: QuorumHold | None = None
 
-    def run(self, start: float, wait: float | None) -> Holding | Split | Unreachable:
-        """Try until the name is held, or ``wait`` seconds from ``start`` are over."""
+    def run(self, start: float, wait: float | None) -> Held | Refused:
+        """Try until the name is held, or ``wait`` seconds from ``start`` are over.
+
+        While no majority can be reached, it tries for :attr:`.Timeouts.socket`, as a lease of one
+        database does. Raises what :meth:`_try_once` raises.
+        """
         until = float("inf") if wait is None else start + wait
-        reach = start + self._members.timeouts.socket
-        listed = self._members.prepare(self._options.plan.ttl)
-        attempt = self.attempt = QuorumAttempt(self._members, self._request(), listed)
-        verdict = self._decided(attempt)
-        while not isinstance(verdict, Holding):
-            attempt.abandon()
-            now = self._runtime.now()
-            if now >= until or (isinstance(verdict, Unreachable) and now >= min(until, reach)):
-                return verdict
-            if isinstance(verdict, Unreachable):
-                self._runtime.sleep(min(4 * PAUSE, until - now))
-            listed = self._members.prepare(self._options.plan.ttl)
-            queued = self._wait_in_queue(until)
-            if self._runtime.now() >= until and queued is None:
-                return verdict
-            request = self._request() if queued is None else self._request(queued[1].token)
-            attempt = self.attempt = QuorumAttempt(self._members, request, listed)
-            if queued is None:
-                self._runtime.sleep(min(PAUSE * self._runtime.random(), until - now))
-                verdict = self._decided(attempt)
+        reach: float | None = None
+        queued = False
+        while True:
+            try:
+                verdict = self._try_once(until, queued=queued)
+            except (Unavailable, OutcomeUnknown):
+                now = self._runtime.now()
+                reach = now + self._members.timeouts.socket if reach is None else reach
+                if now >= min(until, reach):
+                    raise
+                pause = 4 * PAUSE
             else:
-                verdict = self._take_the_rest(attempt, queued[0], queued[2], until)
-        attempt.keep()
+                if not isinstance(verdict, Split):
+                    return verdict
+                now, reach = self._runtime.now(), None
+                if now >= until:
+                    return verdict.refused
+                pause = 0.0
+            if pause:
+                self._runtime.sleep(min(pause, until - now))
+            queued = True
+
+    def _try_once(self, until: float, *, queued: bool) -> Held | Split | Refused:
+        """Ask the members once; if it is ``queued``, after the queue of one has granted the name.
+
+        Return the refusal of the queue if the wait or the retry policy is over there. Raises
+        Unavailable and OutcomeUnknown when no majority could be asked.
+        """
+        listed = self._members.records.prepare(self._options.plan.ttl)
+        first = self._wait_in_queue(until) if queued else None
+        if isinstance(first, Refused):
+            return first
+        request = self._request() if first is None else self._request(first.request.token)
+        attempt = self.attempt = QuorumAttempt(self._members, request, listed)
+        if first is not None:
+            verdict = self._take_the_rest(attempt, first, until)
+        else:
+            if queued:  # no member could be asked: not all waiters at once
+                self._runtime.sleep(PAUSE * self._runtime.random())
+            verdict = self._decided(attempt)
+        if isinstance(verdict, Holding):
+            attempt.keep()
+            return verdict.held
+        attempt.abandon()
+        self.attempt = None
+        if isinstance(verdict, Unreachable):
+            raise self._members.unreachable(verdict.errors, self._name)
         return verdict
 
-    def _decided(
-        self, attempt: QuorumAttempt, numbers: set[int] | None = None
-    ) -> Holding | Split | Unreachable:
+    def _decided(self, attempt: QuorumAttempt) -> Holding | Split | Unreachable:
         """Return the verdict, unless the term of the hold is over by now."""
-        verdict = attempt.decide(numbers)
+        verdict = attempt.decide()
         if isinstance(verdict, Holding) and verdict.held.term.over(self._runtime.now()):
             return Unreachable((Unavailable(f"the replies for {self._name!r} came too late"),))
         return verdict
 
     def _take_the_rest(
-        self, attempt: QuorumAttempt, first: int, held: Held, until: float
+        self, attempt: QuorumAttempt, first: QueueGrant, until: float
     ) -> Holding | Split | Unreachable:
         """Ask the other members while one member's queue has granted the name. The release that
         granted it there may not have arrived at the others yet."""
-        attempt.ballot.granted(first, held, proven=False)
+        attempt.ballot.granted(first.member, first.held, proven=False)
         now = self._runtime.now()
         last, pause = min(until, now + KEEPS * self._options.plan.ttl), AGAIN
         verdict = self._decided(attempt)
         while isinstance(verdict, Split) and self._runtime.now() < last:
             self._runtime.sleep(pause * (0.5 + self._runtime.random()))
             pause = min(2 * pause, AGAIN_MAX)
-            verdict = self._decided(attempt, attempt.ballot.begin_again())
+            verdict = self._decided(attempt)
         return verdict
 
-    def _wait_in_queue(self, until: float) -> tuple[int, LeaseRequest, Held] | None:
+    def _wait_in_queue(self, until: float) -> QueueGrant | Refused | None:
         """Wait until a member's queue grants the name: at the first of the name's members that can
-        be asked, so that all waiters wait in one queue."""
+        be asked, so that all waiters wait in one queue. Return None if no member can be asked."""
         for number in self._members.order(self._name):
             if number in self._members.suspects:
                 continue
@@ -264,7 +304,7 @@ class QuorumTaking:
             finally:
                 if taking.user_lock is not None:
                     taking.user_lock.drop()
-            return (number, request, outcome) if isinstance(outcome, Held) else None
+            return QueueGrant(number, request, outcome) if isinstance(outcome, Held) else outcome
         return None
 
     def _request(self, token: str | None = None) -> partial[LeaseRequest]:

@@ -28,7 +28,7 @@ def show(members: Members, name: str) -> LockState:
 
 
 def list_all(members: Members) -> list[LockState]:
-    """Return the names that a majority shows, sorted by name; see :meth:`.Quorum.list`."""
+    """Return the names that any member lists, sorted by name; see :meth:`.Quorum.list`."""
 
     def ask(number: int) -> list[LockState]:
         database = members.databases[number]
@@ -51,9 +51,10 @@ def merged(members: Members, states: Sequence[LockState]) -> LockState:
 def _majority(members: Members, states: Sequence[LockState]) -> LockState:
     by_fence = sorted(states, key=lambda state: state.fence, reverse=True)
     for state in by_fence:
-        alike = [one for one in states if one.held and one.owner == state.owner]
+        alike = [one for one in by_fence if one.held and one.owner == state.owner]
         if state.held and len(alike) >= members.majority:
-            return state
+            # A member that votes again has raised its fences: a majority has this one.
+            return alike[members.majority - 1]
     free = [state for state in by_fence if not state.held]
     return (free or by_fence)[0]
 

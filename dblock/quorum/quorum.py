@@ -178,8 +178,8 @@ class Quorum(OneDatabase):
         started again joins again by itself: the next attempts to take a lease see to it.
         """
         members = self._members
-        answers = members.ask_all(members._read)
-        listed = members.read()[1]
+        answers = members.ask_all(members.records.read_one, patient=True)
+        listed = members.records.read()[1]
         found = []
         for name, answer in zip(members.names, answers, strict=True):
             if isinstance(answer, DBLockError):
@@ -202,7 +202,7 @@ class Quorum(OneDatabase):
         """
         number = self._number(member)
         members = self._members
-        views, listed = members.read()
+        views, listed = members.records.read(patient=True)
         view = views[number]
         if view is None:
             raise members.silent(number)
@@ -210,7 +210,7 @@ class Quorum(OneDatabase):
         database = members.databases[number]
         change = membership.pausing(listed, view, longest)
         database.run(membership.rewrite(database.exchange(), change))
-        members.look_soon()
+        members.records.look_soon()
         return change.pause
 
     def _number(self, member: object) -> int:

@@ -13,7 +13,7 @@ from dblock.schema import upgrade
 from tests.clusters.galera import Galera
 from tests.clusters.patroni import Mode, Patroni
 from tests.clusters.replicas import Replicas
-from tests.servers import MariaDB, OwnServer, PostgreSQL
+from tests.servers import MariaDB, MySQL, OwnServer, PostgreSQL
 
 DATABASE, NAME = "measured", "report"
 
@@ -21,7 +21,7 @@ DATABASE, NAME = "measured", "report"
 SetUp = Callable[[ExitStack], Sequence[str]]
 
 
-def one_server(kind: type[PostgreSQL | MariaDB]) -> SetUp:
+def one_server(kind: type[PostgreSQL | MariaDB | MySQL]) -> SetUp:
     def start(stack: ExitStack) -> Sequence[str]:
         server: OwnServer = stack.enter_context(kind(durable=True))
         server.create_database(DATABASE)
@@ -39,10 +39,13 @@ def patroni(mode: Mode, nodes: int) -> SetUp:
     return start
 
 
-def replicas(stack: ExitStack) -> Sequence[str]:
-    cluster = stack.enter_context(Replicas(durable=True))
-    cluster.primary.create_database(DATABASE)
-    return [cluster.primary.url_for(DATABASE)]
+def replicas(kind: str) -> SetUp:
+    def start(stack: ExitStack) -> Sequence[str]:
+        cluster = stack.enter_context(Replicas(kind, durable=True))
+        cluster.primary.create_database(DATABASE)
+        return [cluster.primary.url_for(DATABASE)]
+
+    return start
 
 
 def galera(writers: int) -> SetUp:
@@ -59,7 +62,8 @@ SET_UPS: dict[str, tuple[SetUp, SetUp]] = {
     "Patroni, asynchronous, 2 nodes": (one_server(PostgreSQL), patroni("async", 2)),
     "Patroni, synchronous, 2 nodes": (one_server(PostgreSQL), patroni("sync", 2)),
     "Patroni, quorum, 3 nodes": (one_server(PostgreSQL), patroni("quorum", 3)),
-    "MariaDB, semi-synchronous replica": (one_server(MariaDB), replicas),
+    "MariaDB, semi-synchronous replica": (one_server(MariaDB), replicas("mariadb")),
+    "MySQL, semi-synchronous replica": (one_server(MySQL), replicas("mysql")),
     "Galera, one of 3 nodes written to": (one_server(MariaDB), galera(1)),
     "Galera, 3 nodes written to": (one_server(MariaDB), galera(3)),
 }

@@ -11,7 +11,7 @@ import pymysql
 from sqlalchemy.exc import DBAPIError
 
 from tests.clusters.cluster import Cluster
-from tests.clusters.helpers import BRIEFLY, HAProxy, mariadb_check
+from tests.clusters.helpers import BRIEFLY, HAProxy, family_check
 from tests.patience import SECONDS
 from tests.servers.base import Server, ServerMissing, execute
 from tests.servers.mariadb import MariaDB
@@ -120,7 +120,7 @@ class Node(MariaDB):
 CHECK = (
     "stick-table type integer size 1",
     "stick on int(1)",
-    *mariadb_check(f"SHOW STATUS LIKE '{STATE}'", SYNCED.encode()),
+    *family_check(f"SHOW STATUS LIKE '{STATE}'", SYNCED.encode()),
 )
 
 

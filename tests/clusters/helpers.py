@@ -215,13 +215,17 @@ class Cable(Forwarder):
         return lines
 
 
-def mariadb_check(question: str, answer: bytes) -> Sequence[str]:
-    """What lets a MariaDB server pass: root logs in, asks, and the reply has the answer in it.
+def family_check(question: str, answer: bytes, method: str = "") -> Sequence[str]:
+    """What lets a server of MariaDB or MySQL pass: root logs in, asks, and the reply has the answer
+    in it.
 
-    HAProxy does not speak MariaDB's protocol, so it is told what to send, byte by byte.
+    HAProxy does not speak their protocol, so it is told what to send, byte by byte. MySQL has to be
+    told the ``method`` of the login.
     """
-    # The capabilities are the 4.1 protocol, with its passwords; and root has none.
-    login = bytes.fromhex("01820000 00000001 21") + bytes(23) + b"root\0\0"
+    # The capabilities are the 4.1 protocol, with its passwords, and methods; and root has none.
+    capabilities = 0x8201 | (0x80000 if method else 0)
+    login = capabilities.to_bytes(4, "little") + bytes.fromhex("00000001 21") + bytes(23)
+    login += b"root\0\0" + (method.encode() + b"\0" if method else b"")
     return (
         "option tcp-check",
         "tcp-check connect",

@@ -1,72 +1,71 @@
-"""A MariaDB server and its replica on this machine, with semi-synchronous replication."""
+"""A server of MariaDB or MySQL and its replica on this machine, replicated semi-synchronously."""
 
 from __future__ import annotations
 
 import contextlib
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import ClassVar
 
 import pymysql
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
 from tests.clusters.cluster import Cluster
-from tests.clusters.helpers import BRIEFLY, HAProxy, mariadb_check
+from tests.clusters.helpers import BRIEFLY, HAProxy, family_check
 from tests.servers.base import Server, execute
 from tests.servers.mariadb import MariaDB
+from tests.servers.mysql import MySQL
+from tests.servers.mysql_base import OwnFamily
 from tests.support import eventually
 
 NEVER = 4_000_000_000  # ms; a primary that waits for no replica after some time loses commits
-OPTIONS = (
-    "--log-bin=log",
-    "--binlog-format=ROW",
-    "--gtid-strict-mode=ON",
-    "--rpl-semi-sync-master-enabled=ON",
-    "--rpl-semi-sync-master-wait-point=AFTER_SYNC",
-    f"--rpl-semi-sync-master-timeout={NEVER}",
-    "--rpl-semi-sync-slave-enabled=ON",
-    "--slave-net-timeout=4",  # half of it is the heartbeat, by which one learns of the other's end
-    "--log-bin-trust-function-creators=ON",
-    "--read-only=ON",  # until it is the primary
-)
+READ_ONLY = "--read-only=ON"  # until it is the primary
 #: What programs connect as. It is not exempt from read_only, as root is.
 USER = "app"
-CHECK = mariadb_check("SHOW GLOBAL VARIABLES LIKE 'read_only'", b"\3OFF")
 
 
-class Node(MariaDB):
+class Node(OwnFamily):
     """One of the two."""
 
-    name = "MariaDB replica"
+    #: How its statements and settings call a primary and a replica.
+    source: ClassVar[str]
+    replica: ClassVar[str]
+    #: The column of the replica's status that has the position up to which it has received.
+    received: ClassVar[str]
+    #: The function that waits for so many seconds until the server has a position.
+    wait: ClassVar[str]
+    #: The variable that has the position up to which the server has written.
+    written: ClassVar[str]
+    #: The method of root's login, where the server insists on one.
+    login: ClassVar[str] = ""
 
-    def __init__(self, number: int, durable: bool = False) -> None:
-        super().__init__(durable, options=[*OPTIONS, f"--server-id={number}"])
-
+    @abstractmethod
     def follow(self, primary: Node) -> None:
         """Be the replica of another."""
-        execute(
-            self.url,
-            f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={primary.port}, "
-            "MASTER_USER='root', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1",
-            "START SLAVE",
-        )
 
     def promote(self, *, alone: bool = False) -> None:
         """Be the primary, with all that has come from the one before.
 
         One that is ``alone`` would wait for ever for a replica, so it is told not to.
         """
-        execute(self.url, "STOP SLAVE IO_THREAD")
-        eventually(lambda: self._has(self._heard_of()["Gtid_IO_Pos"]))
-        if alone:
-            execute(self.url, "SET GLOBAL rpl_semi_sync_master_enabled = OFF")
-        execute(self.url, "STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL read_only = OFF")
+        execute(self.url, f"STOP {self.replica} IO_THREAD")
+        eventually(lambda: self._has(self._received()))
+        execute(self.url, f"STOP {self.replica}", f"RESET {self.replica} ALL")
+        self.lead(alone=alone)
+
+    def lead(self, *, alone: bool = False) -> None:
+        """Take writes, each of which waits for a replica, unless there is none."""
+        execute(
+            self.url,
+            f"SET GLOBAL rpl_semi_sync_{self.source}_enabled = {'OFF' if alone else 'ON'}",
+            "SET GLOBAL read_only = OFF",
+        )
 
     def step_down(self) -> str:
-        """Take no more writes; return all that there were."""
+        """Take no more writes; return the position of the last one."""
         execute(self.url, "SET GLOBAL read_only = ON")
-        ((position,),) = execute(self.url, "SELECT @@gtid_binlog_pos")
-        execute(self.url, f"SET GLOBAL gtid_slave_pos = '{position}'")
+        ((position,),) = execute(self.url, f"SELECT @@GLOBAL.{self.written}")
         return str(position)
 
     def catch_up(self, position: str) -> None:
@@ -75,12 +74,12 @@ class Node(MariaDB):
     @property
     def is_waiting(self) -> bool:
         """Whether a commit waits for the replica."""
-        return self.status("rpl_semi_sync_master_wait_sessions") != "0"
+        return self.status(f"rpl_semi_sync_{self.source}_wait_sessions") != "0"
 
     @property
     def is_heard(self) -> bool:
         """Whether a replica acknowledges what it commits."""
-        return self.status("rpl_semi_sync_master_clients") == "1"
+        return self.status(f"rpl_semi_sync_{self.source}_clients") == "1"
 
     @property
     def is_primary(self) -> bool:
@@ -90,26 +89,93 @@ class Node(MariaDB):
         return False
 
     def _has(self, position: str) -> bool:
-        return execute(self.url, f"SELECT MASTER_GTID_WAIT('{position}', 1)") == [(0,)]
+        return execute(self.url, f"SELECT {self.wait}('{position}', 1)") == [(0,)]
 
-    def _heard_of(self) -> dict[str, Any]:
-        """How far it has come as a replica."""
+    def _received(self) -> str:
         connection = pymysql.connect(host=self.address, port=self.port, user="root")
         with connection, connection.cursor(pymysql.cursors.DictCursor) as cursor:
-            cursor.execute("SHOW SLAVE STATUS")
-            return dict(cursor.fetchall()[0])
+            cursor.execute(f"SHOW {self.replica} STATUS")
+            return str(cursor.fetchall()[0][self.received])
+
+
+class MariaDBNode(Node, MariaDB):
+    name = "MariaDB replica"
+    source, replica = "master", "SLAVE"
+    received, wait, written = "Gtid_IO_Pos", "MASTER_GTID_WAIT", "gtid_binlog_pos"
+
+    def __init__(self, number: int, durable: bool = False) -> None:
+        options = (
+            "--log-bin=log",
+            "--binlog-format=ROW",
+            "--gtid-strict-mode=ON",
+            "--rpl-semi-sync-master-wait-point=AFTER_SYNC",
+            f"--rpl-semi-sync-master-timeout={NEVER}",
+            "--rpl-semi-sync-slave-enabled=ON",
+            "--slave-net-timeout=4",  # half of it is the heartbeat: one learns of the other's end
+            "--log-bin-trust-function-creators=ON",
+            READ_ONLY,
+        )
+        super().__init__(durable, options=[*options, f"--server-id={number}"])
+
+    def follow(self, primary: Node) -> None:
+        execute(
+            self.url,
+            f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={primary.port}, "
+            "MASTER_USER='root', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1",
+            "START SLAVE",
+        )
+
+    def step_down(self) -> str:
+        position = super().step_down()
+        execute(self.url, f"SET GLOBAL gtid_slave_pos = '{position}'")
+        return position
+
+
+class MySQLNode(Node, MySQL):
+    name = "MySQL replica"
+    source, replica = "source", "REPLICA"
+    received, wait, written = "Retrieved_Gtid_Set", "WAIT_FOR_EXECUTED_GTID_SET", "gtid_executed"
+    login = "caching_sha2_password"
+
+    def __init__(self, number: int, durable: bool = False) -> None:
+        options = (
+            "--gtid-mode=ON",
+            "--enforce-gtid-consistency=ON",
+            "--plugin-load-add=semisync_source.so;semisync_replica.so",
+            # The server does not load the plugins while it makes its files.
+            "--loose-rpl-semi-sync-source-wait-point=AFTER_SYNC",
+            f"--loose-rpl-semi-sync-source-timeout={NEVER}",
+            "--loose-rpl-semi-sync-replica-enabled=ON",
+            "--replica-net-timeout=4",
+            "--tls-version=TLSv1.2,TLSv1.3",  # servers insist on it among themselves
+            READ_ONLY,
+        )
+        super().__init__(durable, options=[*options, f"--server-id={number}"])
+
+    def follow(self, primary: Node) -> None:
+        # Otherwise each change that it applies would wait for a replica of its own.
+        execute(
+            self.url,
+            "SET GLOBAL rpl_semi_sync_source_enabled = OFF",
+            f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={primary.port}, "
+            "SOURCE_USER='root', SOURCE_AUTO_POSITION=1, SOURCE_CONNECT_RETRY=1, "
+            "GET_SOURCE_PUBLIC_KEY=1",
+            "START REPLICA",
+        )
+
+
+NODES: dict[str, type[MariaDBNode | MySQLNode]] = {"mariadb": MariaDBNode, "mysql": MySQLNode}
 
 
 class Replicas(Cluster[Node]):
     """A primary and its replica, with HAProxy in front. What was killed stays away."""
 
-    kind = "mariadb"
-
-    def __init__(self, durable: bool = False) -> None:
-        self.nodes = [Node(1, durable), Node(2, durable)]
+    def __init__(self, kind: str = "mariadb", durable: bool = False) -> None:
+        make = NODES[kind]
+        self.nodes = [make(1, durable), make(2, durable)]
         self._haproxy = HAProxy(
             f"mysql+pymysql://{USER}@127.0.0.1:{{port}}/mysql",
-            CHECK,
+            family_check("SHOW GLOBAL VARIABLES LIKE 'read_only'", b"\3OFF", make.login),
             lambda: {node.port: "" for node in self.nodes},
             many=1,
         )
@@ -132,8 +198,8 @@ class Replicas(Cluster[Node]):
             primary.url,
             f"CREATE USER {USER}@'127.0.0.1'",
             f"GRANT ALL ON `%%`.* TO {USER}@'127.0.0.1'",  # which read_only is above
-            "SET GLOBAL read_only = OFF",
         )
+        primary.lead()
         self._haproxy.start()
         self.settle()
 

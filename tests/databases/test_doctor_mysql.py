@@ -146,6 +146,9 @@ def test_replicas(own_server: OwnServers) -> None:
     execute(primary.url, "SET GLOBAL rpl_semi_sync_source_wait_point = 'AFTER_COMMIT'")
     assert level(url, "replication") == "note"
     execute(primary.url, findings(url)["replication"].fix)
+    execute(primary.url, "SET GLOBAL rpl_semi_sync_source_wait_no_replica = OFF")
+    assert level(url, "replication") == "note"
+    execute(primary.url, findings(url)["replication"].fix)
     execute(primary.url, "SET GLOBAL rpl_semi_sync_source_timeout = 10")
     assert level(url, "replication") == "note"
     replica.pause()

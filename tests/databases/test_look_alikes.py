@@ -46,6 +46,8 @@ SAID = {
     "Vitess": "8.0.30-Vitess",
     "SingleStore": "5.7.32-SingleStoreDB",
     "PlanetScale": "8.0.34-PlanetScale",
+    "Percona XtraDB Cluster": "8.4.3-3.1 Percona XtraDB Cluster (GPL)",
+    "MySQL with Galera": "8.4.7-26.24 wsrep_26.24",
     "OceanBase": "5.7.25-OceanBase-v4.2.1.0",
     "PolarDB": "8.4.2-polardb-x-5.4.19",
     "MatrixOne": "8.0.30-MatrixOne-v1.2.0",
@@ -59,6 +61,8 @@ SAID = {
 }
 #: What some say only in @@version_comment, where their version is one of MySQL's.
 COMMENTED = {
+    "Percona XtraDB Cluster": "Percona XtraDB Cluster (GPL), Release rel3, WSREP version 26.1.4.3",
+    "MySQL with Galera": "MySQL Community Server - GPL, wsrep_26.24",
     "Dolt": "Dolt",
     "StarRocks": "StarRocks version 3.3.0",
     "Apache Doris": "Doris version doris-2.1.0-rc11",

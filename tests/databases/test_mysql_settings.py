@@ -23,6 +23,13 @@ def derived(own_server: OwnServers, new_database: NewDatabase) -> Database:
 
 
 @pytest.fixture
+def hypergraph(own_server: OwnServers, new_database: NewDatabase) -> Database:
+    """A server with another optimizer, whose plans read, and lock, whole tables."""
+    server = own_server(lambda: MySQL(options=["--optimizer-switch=hypergraph_optimizer=on"]))
+    return new_database("mysql", migrated=True, server=server)
+
+
+@pytest.fixture
 def unprepared(own_server: OwnServers, new_database: NewDatabase) -> Database:
     """A server that prepares no statement: EndSession cannot run there."""
     db = new_database("mysql", migrated=True, server=own_server(MySQL))
@@ -60,6 +67,20 @@ def test_a_rewritten_subquery_locks_the_row_of_one_name(derived: Database) -> No
             locked = [state.name for state in locks.list() if state.status == "locked"]
             assert locked == ["a", "b", "c"]
             mine.rollback()
+    engine.dispose()
+
+
+def test_a_renewal_locks_the_rows_of_its_own_names(hypergraph: Database) -> None:
+    engine = create_engine(hypergraph.url)
+    with Locks(hypergraph.url) as locks, engine.connect() as on:
+        for number in range(8):
+            with locks.row(f"n{number}"):
+                pass
+        with locks.lease("mine", ttl=LONG, wait=0) as lease, locks.row("n7", on=on, wait=0):
+            lease.renew()
+            with locks.row("unused", wait=0):
+                pass
+        on.rollback()
     engine.dispose()
 
 

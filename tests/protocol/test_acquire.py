@@ -17,6 +17,7 @@ from dblock.protocol.commands import Look
 from dblock.protocol.exchange import Exchange
 from dblock.protocol.faults import Fault, StatementError
 from dblock.protocol.lease import Held, LeaseRequest, Refused
+from dblock.protocol.release import renounce, return_all
 from dblock.protocol.state import Renewal
 from dblock.protocol.steps import Disown, Execute, Sleep, Step, WaitTurn
 from dblock.protocol.term import Term
@@ -164,6 +165,24 @@ def test_a_doubt_is_closed_by_a_look_once_its_session_is_gone(
     away.now = 1.0
     with pytest.raises(error):
         acquiring.throw(away)
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_row_that_is_in_use_may_have_a_lost_grant(lost: bool) -> None:
+    """As where a commit waits for a replica in a session that cannot be ended: no one sees it."""
+    request = LeaseRequest("report", "mine", "me", 30.0)
+    renounce(request, lost=lost)
+    exchange = Exchange(DIALECT, "report", 0.0, None, 1.0, 0.0)
+    returning = reading(DIALECT, return_all(exchange, request, 0.0))
+    assert next(returning) == Execute(commands.PassOn("report", "mine", True))
+    busy = StatementError(Fault.BUSY, "its row is in use")
+    busy.now = 1.0
+    if not lost:
+        assert returning.throw(busy) == Execute(Look(("report",)))
+    with pytest.raises(StopIteration) as ended:
+        _ = returning.throw(busy) if lost else returning.send(reply([FREE]))
+    assert isinstance(ended.value.value, Unavailable) is lost
+    assert bool(request.unreturned) is lost
 
 
 def test_what_is_granted_is_believed_for_what_remained_of_it() -> None:

@@ -20,6 +20,7 @@ from dblock import (
 )
 from dblock.aio import AsyncQuorum
 from dblock.handles.election import Leadership
+from dblock.protocol.state import LeaderRow
 from dblock.quorum.election import leading
 from tests.patience import SECONDS
 from tests.quorum.conftest import PATIENT, TIMES
@@ -217,32 +218,46 @@ def test_elections_in_tasks(files: list[str]) -> None:
 # --- of whom an observer knows -------------------------------------------------------------------
 
 
-def shown(fence: int, value: object = None, remaining: float = 5.0) -> Leader:
-    return Leader("owner", fence, value, datetime(2026, 1, 1, tzinfo=UTC), remaining)
+def shown(
+    fence: int, *value: object, by: str = "x", remaining: float = 5.0, writer: str = ""
+) -> LeaderRow:
+    told = [writer or by, *value] if value else None
+    leader = Leader(by, fence, told, datetime(2026, 1, 1, tzinfo=UTC), remaining)
+    return LeaderRow(leader, by, fence)
 
 
 @pytest.mark.parametrize(
-    ("leaders", "away", "fence"),
+    ("leaders", "away", "leader"),
     [
-        ([shown(3), shown(3), shown(3)], 0, 3),
-        ([shown(3), shown(3), shown(4)], 0, 3),
+        ([shown(3), shown(3), shown(3)], 0, ("x", 3)),
+        ([shown(3), shown(3), shown(4, by="y")], 0, ("x", 3)),
         ([shown(3)], 0, None),
-        ([shown(3)], 1, 3),
-        ([shown(3), shown(4)], 0, None),
-        ([shown(3), shown(4)], 1, 4),
+        ([shown(3)], 1, ("x", 3)),
+        ([shown(3), shown(4, by="y")], 0, None),
+        ([shown(3), shown(4, by="y")], 1, ("y", 4)),
         ([], 1, None),
+        # The members number their fences each on its own: the same fence is not the same term.
+        ([shown(6), shown(6, by="y")], 0, None),
+        ([shown(6, by="y"), shown(6), shown(6)], 0, ("x", 6)),
+        # A member that votes again has raised its fences.
+        ([shown(5), shown(5), shown(1000)], 0, ("x", 5)),
+        ([shown(5), shown(1000)], 1, ("x", 5)),
+        ([shown(1000, by="y"), shown(5), shown(5)], 0, ("x", 5)),
     ],
 )
 def test_a_leader_is_one_that_a_majority_may_show(
-    leaders: list[Leader], away: int, fence: int | None
+    leaders: list[LeaderRow], away: int, leader: tuple[str, int] | None
 ) -> None:
     found = leading(leaders, away, 2)
-    assert (found and found.fence) == fence
+    assert (found and (found.owner, found.fence)) == leader
 
 
 @pytest.mark.parametrize("order", [lambda both: both, reversed])
-def test_its_value_is_the_newest(order: Callable[[list[Leader]], Iterator[Leader]]) -> None:
-    found = leading(list(order([shown(3, [10, "new"]), shown(3, [9, "old"])])), 1, 2)
+def test_its_value_is_the_newest(
+    order: Callable[[list[LeaderRow]], Iterator[LeaderRow]],
+) -> None:
+    former = shown(3, 11, "a former leader's", writer="y")
+    found = leading(list(order([shown(3, 10, "new"), shown(3, 9, "old"), former])), 0, 2)
     assert found is not None
     assert found.value == "new"
 

@@ -150,7 +150,7 @@ def test_it_is_renewed_by_hand(quorum: Quorum) -> None:
         lease.renew(2 * LONG)
         assert lease.remaining > LONG
         # A member that forgets the hold pauses for as long as the hold may last.
-        views, _ = quorum._members.read()
+        views, _ = quorum._members.records.read()
         recorded = [view.longest >= 2000 * LONG for view in views if view is not None]
         assert sum(recorded) >= 2
     with pytest.raises(NotHeld):

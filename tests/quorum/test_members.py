@@ -204,7 +204,7 @@ def test_a_silent_member_is_not_waited_for_again_before_it_answers(
             pass
         members = quorum._members
         monkeypatch.setattr(members.databases[2], "run", hang)
-        members.settle(TTL)  # waits once
+        members.records.settle(TTL)  # waits once
         assert members.suspects == {2}
         with lease:
             hold = lease._holds.get()
@@ -229,7 +229,7 @@ def test_a_longer_ttl_waits_for_no_silent_member_again(
             pass
         members = quorum._members
         monkeypatch.setattr(members.databases[2], "run", hang)
-        members.settle(TTL)  # waits once
+        members.records.settle(TTL)  # waits once
         assert members.suspects == {2}
         heard = members.heard
 
@@ -238,7 +238,8 @@ def test_a_longer_ttl_waits_for_no_silent_member_again(
             heard(number, outcome)
 
         monkeypatch.setattr(members, "heard", counted)
-        assert members.settle(2 * TTL)
+        members.records.settle(2 * TTL)
+        assert members.records.longest == 2 * TTL
         assert set(answered) == {0, 1}
         over.set()
 

@@ -35,16 +35,21 @@ _FAULTS = {
     # The node lost the majority during a commit, which the other nodes may have. (10.11 has the
     # same code for SKIP LOCKED by a unique key, which no statement here uses.)
     1180: Fault.DISCONNECTED,
+    3100: Fault.DISCONNECTED,  # the same in a replication group of MySQL
     1105: Fault.REFUSED,  # an error without a code: the change is too large for a Galera cluster
     4165: Fault.REFUSED,  # a node that cannot replicate just now, so it does not begin
     3098: Fault.REFUSED,  # a table that group replication does not replicate
-    3100: Fault.REFUSED,  # a node that cannot replicate just now, so it does not commit
     1021: Fault.REFUSED,  # disk full
     1030: Fault.REFUSED,  # the storage engine's error
     1037: Fault.REFUSED,  # out of memory
     1041: Fault.REFUSED,
     1665: Fault.REFUSED,  # the binary log takes statements only, READ COMMITTED needs rows
     1114: Fault.REFUSED,  # the table is full
+    1153: Fault.REFUSED,  # larger than max_allowed_packet
+    1206: Fault.REFUSED,  # no room for more locks
+    1226: Fault.REFUSED,  # the account has used up what it may use in an hour
+    1598: Fault.REFUSED,  # the binary log cannot be written
+    1637: Fault.REFUSED,  # too many transactions
     1461: Fault.REFUSED,  # no more prepared statements, which EndSession needs on MySQL
     1053: Fault.DISCONNECTED,  # server shutdown in progress
     1927: Fault.DISCONNECTED,  # connection was killed

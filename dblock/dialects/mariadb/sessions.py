@@ -25,11 +25,13 @@ WHO = """SELECT VERSION(), id, host, CONCAT_WS('/', @@server_id, @@hostname, @@p
 # that; elsewhere the statement waits for one second, which is the least limit. The driver sends no
 # SET autocommit if the greeting says that it is on; but a server whose preset is off says so too.
 # With subquery_to_derived a subquery that locks one row would lock them all, and the server would
-# refuse a DELETE with a subquery. (The value 'default' is the server's own preset.)
+# refuse a DELETE with a subquery. With hypergraph_optimizer a renewal would lock the rows of all
+# names. (The value 'default' is the server's own preset.)
 MYSQL_SETTINGS = """SET SESSION autocommit = 1, innodb_lock_wait_timeout = 1,
     transaction_isolation = 'READ-COMMITTED', completion_type = 'NO_CHAIN', time_zone = '+00:00',
     max_execution_time = %s, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',
-    sql_safe_updates = 0, optimizer_switch = 'subquery_to_derived=off',
+    sql_safe_updates = 0,
+    optimizer_switch = 'subquery_to_derived=off,hypergraph_optimizer=off',
     cte_max_recursion_depth = 1000, sql_select_limit = 18446744073709551615, sql_big_selects = 1,
     wait_timeout = CAST(GREATEST(@@wait_timeout, 28800) AS UNSIGNED)"""
 

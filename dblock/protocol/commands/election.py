@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...lock_state import Leader
+from ..state import LeaderRow
 from .command import Command, Name
 
 
@@ -19,8 +19,8 @@ class WriteValue(Command[bool]):
     value: str
 
 
-class ReadLeader(Command[Leader | None]):
-    """Read the holder of a name, and the value that this hold has written."""
+class ReadLeader(Command[LeaderRow | None]):
+    """Read the holder of a name, and the newest value that a hold of the name has written."""
 
     name: Name
 

@@ -354,9 +354,10 @@ WHERE v.fence BETWEEN 1 AND excluded.fence
 RETURNING fence
 
 -- read_leader, waits 0.05 s
-SELECT l.owner, l.fence, v.value, l.acquired_at, round((julianday(expires_at) - julianday('now')) * 86400.0, 3)
+SELECT l.owner, l.fence, v.value, l.acquired_at, round((julianday(expires_at) - julianday('now')) * 86400.0, 3), l.token,
+    v.fence
 FROM "main"."dblock_lock" AS l LEFT JOIN "main"."dblock_value" AS v
-    ON v.lock_name = l.lock_name AND v.fence = l.fence
+    ON v.lock_name = l.lock_name
 WHERE l.lock_name = :name AND l.token IS NOT NULL
     AND round((julianday(expires_at) - julianday('now')) * 86400.0, 3) > 0 AND NOT SUBSTR(l.token, 1, 6) = 'shared'
 

@@ -119,9 +119,9 @@ ELECTIONS = (
     Mutant(
         "a-value-of-an-earlier-term",
         "a value ends with the term in which it was proclaimed",
-        "elections.ElectionStatements.leader",
-        "AND v.fence = l.fence",
-        "",
+        "state.LeaderRow.told",
+        "self.written_by == leader.fence",
+        "True",
         f"{TESTS}::test_a_value_ends_with_its_term[threads-sqlite]",
         dies_in="sqlite elections: b.write_value#1!kill-before",
     ),

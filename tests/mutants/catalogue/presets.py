@@ -23,10 +23,19 @@ PRESET = (
         "subqueries-as-the-server-rewrites-them-on-mysql",
         "a row lock locks the rows of one name",
         "mariadb.sessions.MYSQL_SETTINGS",
-        "optimizer_switch = 'subquery_to_derived=off',",
-        "",
+        "subquery_to_derived=off,hypergraph_optimizer=off",
+        "hypergraph_optimizer=off",
         "tests/databases/test_mysql_settings.py"
         "::test_a_rewritten_subquery_locks_the_row_of_one_name",
+        beyond=reasons.SETTING,
+    ),
+    Mutant(
+        "plans-of-the-hypergraph-optimizer-on-mysql",
+        "a renewal locks the rows of its own names",
+        "mariadb.sessions.MYSQL_SETTINGS",
+        "subquery_to_derived=off,hypergraph_optimizer=off",
+        "subquery_to_derived=off",
+        "tests/databases/test_mysql_settings.py::test_a_renewal_locks_the_rows_of_its_own_names",
         beyond=reasons.SETTING,
     ),
     Mutant(

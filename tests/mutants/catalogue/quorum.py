@@ -5,7 +5,9 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 from tests.mutants.reasons import COST
 
-ELECTION = "tests/quorum/test_election.py"
+ELECTION, REVIEWED = "tests/quorum/test_election.py", "tests/quorum/test_found.py"
+NO_ELECTIONS = "the simulation has no elections of a quorum"
+SLOW = "a member that is slow for longer than a simulated one"
 BALLOT, MEMBERSHIP = "tests/quorum/test_ballot.py", "tests/quorum/test_membership.py"
 SIMULATED = "tests/simulation/test_quorum.py::test_nothing_is_violated"
 GROW = "fences grow from hold to hold, whichever majority grants"
@@ -92,24 +94,78 @@ QUORUM = (
         "if written >= members.majority:",
         "if written:",
         f"{ELECTION}::test_a_majority_has_the_newest_value",
-        beyond="the simulation has no elections of a quorum",
+        beyond=NO_ELECTIONS,
     ),
     Mutant(
         "quorum-value-of-any-number",
         "observers see a leader's newest value, whichever majority they ask",
         "election.leading",
-        "= max(values,",
-        "= min(values,",
+        "= max(own,",
+        "= min(own,",
         f"{ELECTION}::test_its_value_is_the_newest",
-        beyond="the simulation has no elections of a quorum",
+        beyond=NO_ELECTIONS,
     ),
     Mutant(
         "quorum-waits-for-a-silent-member-again",
         "a database that is silent costs one wait",
-        "quorum.members.Members.settle",
-        "self._ask(list(changes), partial(self._rewrite, changes))",
-        "self.ask_all(lambda number: number in changes and self._rewrite(changes, number))",
+        "records.Records.settle",
+        "members.ask(list(changes), partial(self._rewrite, changes))",
+        "members.ask_all(lambda number: number in changes and self._rewrite(changes, number))",
         "tests/quorum/test_members.py::test_a_longer_ttl_waits_for_no_silent_member_again",
         beyond=COST,
+    ),
+    Mutant(
+        "quorum-value-of-another-term",
+        "observers see the value of the present leader",
+        "election.leading",
+        "for writer, number, value in values if writer == token",
+        "for writer, number, value in values",
+        f"{ELECTION}::test_its_value_is_the_newest",
+        beyond=NO_ELECTIONS,
+    ),
+    Mutant(
+        "quorum-leader-with-a-raised-fence",
+        "observers see the fence of the present leader",
+        "election.leading",
+        "[min(len(rows), majority) - 1]",
+        "[0]",
+        f"{REVIEWED}::test_a_leader_keeps_its_value_where_the_fences_were_raised",
+        beyond=NO_ELECTIONS,
+    ),
+    Mutant(
+        "quorum-asks-for-a-second-vote",
+        ONE,
+        "QuorumAttempt.decide",
+        "if number not in voting:",
+        "if True:",
+        f"{REVIEWED}::test_a_member_that_has_not_answered_is_not_asked_for_a_second_vote",
+        beyond=SLOW,
+    ),
+    Mutant(
+        "quorum-renewal-cut-by-an-earlier-one",
+        ONE,
+        "quorum.members.Members.renew_all",
+        "inf) < one.renewal.ttl",
+        "inf) < 0.0",
+        f"{REVIEWED}::test_a_shorter_renewal_that_is_late_does_not_cut_a_longer_one",
+        beyond=SLOW,
+    ),
+    Mutant(
+        "quorum-ends-with-no-policy",
+        "a retry policy means the same as for one database",
+        "QuorumTaking._try_once",
+        "return first",
+        "return Split(first)",
+        f"{REVIEWED}::test_a_policy_that_ends_ends_the_wait",
+        beyond="a retry policy, which the simulated clients have none of",
+    ),
+    Mutant(
+        "quorum-record-that-nobody-could-write",
+        "a database that cannot vote is told",
+        "records.Records.settle",
+        "if failed and missing > 0:",
+        "if False:",
+        f"{REVIEWED}::test_a_member_that_cannot_write_its_record_is_told",
+        beyond="a right that is missing, or a full disk",
     ),
 )

@@ -201,6 +201,15 @@ WAITING = (
         dies_in="model outage: b.grant#1<+8 a.look_around#1<+0.05",
     ),
     Mutant(
+        "in-use-by-a-lost-grant",
+        NOBODY_KNOWS,
+        "release.return_all",
+        "one.lost or failure.fault in AWAY",
+        "failure.fault in AWAY",
+        "tests/protocol/test_acquire.py::test_a_row_that_is_in_use_may_have_a_lost_grant[True]",
+        beyond="a commit that waits for a replica in a session that cannot be ended",
+    ),
+    Mutant(
         "in-the-queue-without-having-joined",
         "what is known is not said to be unknown",
         "Attempt._once",

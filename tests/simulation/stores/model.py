@@ -887,8 +887,8 @@ class ModelStore(Store):
         if is_shared(name.token) or witness is None or name.fence <= witness.epoch:
             return (), 0
         fence, value, _ = self.tables.values.get(command.name, (0, "", 0.0))
-        told = value if fence == name.fence else None
-        return [(name.owner, name.fence, told, _moment(name.acquired), name.expires - now)], 1
+        since, left = _moment(name.acquired), name.expires - now
+        return [(name.owner, name.fence, value or None, since, left, name.token, fence or None)], 1
 
     def _call_observers(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         assert isinstance(query.params, dict)

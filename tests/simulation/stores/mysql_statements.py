@@ -24,7 +24,7 @@ MOMENT, BEGINS = "max_connect_errors", 1_000_000_000_000
 #: The SQL of the virtual clock.
 NOW = clock_of(MOMENT, BEGINS)
 
-_LONGEST = re.compile(r"/\*\+ MAX_EXECUTION_TIME\((\d+)\) \*/")
+_LONGEST = re.compile(r"(?<=/\*\+ )(.*\s)?MAX_EXECUTION_TIME\((\d+)\)(?= \*/)")
 _SETS = re.compile(r"SET\b.*\b(innodb_lock_wait_timeout|max_execution_time) = ", re.DOTALL)
 _SELECTS = re.compile(r"\s*(/\*.*?\*/\s*)?(SELECT|WITH)\b")
 
@@ -40,8 +40,8 @@ def _virtual(sql: str) -> Statement:
     # A function would reset what is told to the client; what tells something waits for nothing.
     made = EVALUATED.sub(NOW if "LAST_INSERT_ID(" in sql else "simulated_clock()", sql)
     if limited := _LONGEST.search(made):
-        longest = float(limited[1]) / 1000
-        made = made.replace(limited[0], "")
+        longest = float(limited[2]) / 1000
+        made = made.replace(limited[0], limited[1] or "")
     if "SYSDATE" in made or "MAX_EXECUTION_TIME" in made:
         raise ValueError(f"this says something of the time in another way: {sql}")
     made, lock, for_lock = with_endless_lock(made)
