@@ -21,12 +21,8 @@ from .values import utc
 
 
 def is_written(_: object, command: WriteValue, result: Result) -> bool:
-    """Read whether the value is this hold's, from the first column: the value's fence.
-
-    There is a row if the token holds the name. Its fence may have been raised since the grant, at a
-    member of a quorum that votes again; a semaphore's limit has the fence 0.
-    """
-    return bool(result.rows) and int(result.rows[0][0]) >= command.fence
+    """Read whether the value is this hold's, from the first column: the value's fence."""
+    return bool(result.rows) and int(result.rows[0][0]) == command.fence
 
 
 def read_leader(result: Result) -> LeaderRow | None:
