@@ -197,8 +197,9 @@ class Quorum(OneDatabase):
         ``member`` is one of the targets, or its number from 0. Until the pause is over it grants
         nothing to this quorum. After that the next attempt to take a lease raises its fences above
         the other members', and lets it vote. PostgreSQL shows that a server was started again, and
-        needs no call. MariaDB, MySQL and SQLite do not: call this after you have restored one,
-        before any process uses it.
+        needs no call. MariaDB, MySQL and SQLite do not: restore one at an address that no process
+        uses yet, call this with a quorum of that address and the others, and then let the database
+        take its old place. Its identity is in its tables.
         """
         number = self._number(member)
         members = self._members
