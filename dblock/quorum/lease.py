@@ -294,7 +294,7 @@ class QuorumTaking:
                 outcome = taking.run(self._options, "lease", start, left)
                 if taking.waiter is not None:
                     database.withdraw(taking.waiter)
-            except Unavailable:
+            except (Unavailable, OutcomeUnknown):  # one member is no majority
                 self._members.suspects.add(number)
                 continue
             except BaseException as error:
