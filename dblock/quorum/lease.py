@@ -209,6 +209,8 @@ class QuorumTaking:
         """
         until = float("inf") if wait is None else start + wait
         reach: float | None = None
+        #: The holder that most members name is worth more than the one that a queue names.
+        refused: Refused | None = None
         queued = False
         while True:
             try:
@@ -218,16 +220,15 @@ class QuorumTaking:
                 reach = now + self._members.timeouts.socket if reach is None else reach
                 if now >= min(until, reach):
                     raise
-                pause = 4 * PAUSE
+                self._runtime.sleep(min(4 * PAUSE, until - now))
             else:
-                if not isinstance(verdict, Split):
+                if isinstance(verdict, Held):
                     return verdict
-                now, reach = self._runtime.now(), None
-                if now >= until:
-                    return verdict.refused
-                pause = 0.0
-            if pause:
-                self._runtime.sleep(min(pause, until - now))
+                if isinstance(verdict, Refused):
+                    return refused or verdict
+                reach, refused = None, verdict.refused
+                if self._runtime.now() >= until:
+                    return refused
             queued = True
 
     def _try_once(self, until: float, *, queued: bool) -> Held | Split | Refused:
