@@ -76,7 +76,7 @@ MYSQL_CODES: dict[int, Fault | None] = {
     3024: Fault.CANCELED,
     3098: Fault.REFUSED,
     3100: Fault.DISCONNECTED,
-    1226: Fault.REFUSED,
+    1226: Fault.UNREACHABLE,
     **{code: CODES[code] for code in (1205, 1213, 1317, 1146, 1142, 1290, 1792, 1365)},
 }
 

@@ -47,7 +47,8 @@ _FAULTS = {
     1114: Fault.REFUSED,  # the table is full
     1153: Fault.REFUSED,  # larger than max_allowed_packet
     1206: Fault.REFUSED,  # no room for more locks
-    1226: Fault.REFUSED,  # the account has used up what it may use in an hour
+    # The account has as many connections as it may have, or has used up what it may use in an hour.
+    1226: Fault.UNREACHABLE,
     1598: Fault.REFUSED,  # the binary log cannot be written
     1637: Fault.REFUSED,  # too many transactions
     1461: Fault.REFUSED,  # no more prepared statements, which EndSession needs on MySQL
