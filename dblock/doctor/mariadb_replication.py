@@ -5,21 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..dialects.values import text
-from .finding import Finding, Patient, note, ok, wrong
+from .finding import Finding, Patient, ok, wrong
 from .galera import galera
+from .semi_synchronous import FOREVER, MISSED, goes_on_alone
 
 VALUES = """SELECT LOWER(variable_name), variable_value FROM information_schema.global_{}
     WHERE variable_name = 'wsrep_on' OR variable_name LIKE 'rpl_semi_sync_master%%'"""
 SEMI = "rpl_semi_sync_master_"
-# Milliseconds for which a primary waits for its replica, if it is not to go on alone.
-LONG = 24 * 60 * 60 * 1000
-FOREVER = 4_000_000_000
-
-_MISSED = (
-    "a replica that is promoted may have missed the last grants: two may hold a name, and a fence "
-    "may be given twice"
-)
-_PERMANENTLY = "put it into the server's configuration, and run:\n"
+_PERMANENTLY = f"put it into the server's configuration, and run:\nSET GLOBAL {SEMI}"
 _CONNECT = "connect a replica with rpl_semi_sync_slave_enabled = ON"
 
 
@@ -39,7 +32,7 @@ def _semi_synchronous(values: dict[str, str]) -> Finding:
         return wrong(
             "replication",
             "semi-synchronous, but commits do not wait for a replica now",
-            _MISSED,
+            MISSED,
             _CONNECT,
         )
     if values["clients"] == "0":
@@ -49,22 +42,9 @@ def _semi_synchronous(values: dict[str, str]) -> Finding:
             "every commit waits for one: no lock can be taken",
             _CONNECT,
         )
-    if values["wait_no_slave"] != "ON":
-        return note(
-            "replication",
-            "semi-synchronous, while a replica is connected",
-            "if the replica is lost, commits no longer wait: then a promoted replica may have "
-            "missed the last grants",
-            f"{_PERMANENTLY}SET GLOBAL {SEMI}wait_no_slave = ON;",
-        )
-    if int(values["timeout"]) < LONG:
-        return note(
-            "replication",
-            f"semi-synchronous, for {int(values['timeout']) / 1000:g} s",
-            "if no replica acknowledges for as long, commits no longer wait: then a promoted "
-            "replica may have missed the last grants",
-            f"{_PERMANENTLY}SET GLOBAL {SEMI}timeout = {FOREVER};",
-        )
+    found = goes_on_alone(values, "wait_no_slave", _PERMANENTLY)
+    if found is not None:
+        return found
     return ok("replication", "semi-synchronous")
 
 
@@ -77,7 +57,7 @@ def _asynchronous(patient: Patient) -> Finding:
     return wrong(
         "replication",
         f"{replicas} asynchronous",
-        _MISSED,
+        MISSED,
         "run the first two lines on the primary and the others on each replica, and put the "
         "settings into their configurations:\n"
         f"SET GLOBAL {SEMI}timeout = {FOREVER};\n"

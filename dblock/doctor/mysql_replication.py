@@ -7,19 +7,12 @@ from collections.abc import Iterator
 from ..dialects.values import text
 from .finding import Finding, Patient, note, ok, wrong
 from .mysql_group import group
+from .semi_synchronous import FOREVER, MISSED, goes_on_alone
 
 VALUES = """SELECT LOWER(variable_name), variable_value FROM performance_schema.global_{}
     WHERE variable_name LIKE 'group\\_replication\\_%%'
         OR variable_name LIKE 'rpl\\_semi\\_sync\\_source\\_%%'"""
 SEMI = "rpl_semi_sync_source_"
-# Milliseconds for which a primary waits for its replica, if it is not to go on alone.
-LONG = 24 * 60 * 60 * 1000
-FOREVER = 4_000_000_000
-
-_MISSED = (
-    "a replica that is promoted may have missed the last grants: two may hold a name, and a fence "
-    "may be given twice"
-)
 _CONNECT = "connect a replica with rpl_semi_sync_replica_enabled = ON"
 
 
@@ -39,7 +32,7 @@ def _semi_synchronous(values: dict[str, str]) -> Finding:
         return wrong(
             "replication",
             "semi-synchronous, but commits do not wait for a replica now",
-            _MISSED,
+            MISSED,
             _CONNECT,
         )
     if int(values["clients"]) < int(values["wait_for_replica_count"]):
@@ -50,22 +43,9 @@ def _semi_synchronous(values: dict[str, str]) -> Finding:
             "every commit waits for them: no lock can be taken",
             _CONNECT,
         )
-    if values["wait_no_replica"] != "ON":
-        return note(
-            "replication",
-            "semi-synchronous, while a replica is connected",
-            "if the replica is lost, commits no longer wait: then a promoted replica may have "
-            "missed the last grants",
-            f"SET PERSIST {SEMI}wait_no_replica = ON;",
-        )
-    if int(values["timeout"]) < LONG:
-        return note(
-            "replication",
-            f"semi-synchronous, for {int(values['timeout']) / 1000:g} s",
-            "if no replica acknowledges for as long, commits no longer wait: then a promoted "
-            "replica may have missed the last grants",
-            f"SET PERSIST {SEMI}timeout = {FOREVER};",
-        )
+    found = goes_on_alone(values, "wait_no_replica", f"SET PERSIST {SEMI}")
+    if found is not None:
+        return found
     if values["wait_point"] != "AFTER_SYNC":
         return note(
             "replication",
@@ -85,7 +65,7 @@ def _asynchronous(patient: Patient) -> Finding:
     return wrong(
         "replication",
         f"{replicas} asynchronous",
-        _MISSED,
+        MISSED,
         "run the first three lines on the primary and the others on each replica, which installs "
         "no plugin while it is super_read_only:\n"
         "INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so';\n"

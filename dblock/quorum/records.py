@@ -62,7 +62,7 @@ class Records:
         self._look_at = min(self._look_at, self._looked_at + LOOK_EVERY)
 
     def refusal(self, refused: Refused) -> Refused:
-        """Return a refusal with the pause of the members, if it names no holder."""
+        """Return a refusal with the members' pause, which its text names if it has no holder."""
         pause = self._opens_at - self._members.runtime.now()
         return refused._replace(pause=pause) if pause > refused.pause else refused
 

@@ -107,8 +107,8 @@ class RowStatements(MySQLTables, MariaDBs):
         # A row lock has the guard's row too, and a guard has only that. The server shows the key in
         # hexadecimal after 0x, as a whole. The key of a gap lock is the next row's, and
         # the empty name is none. The text is without its values, which may be secret. A transaction
-        # that has begun and not ended has TIMER_WAIT up to now. The rows are in order so
-        # that of several guards the oldest is shown. The tables' names are compared twice: in these
+        # that has begun and not ended has TIMER_WAIT up to now. The rows are in order: the oldest
+        # of several guards comes last, and is shown. The tables' names are compared twice: in these
         # columns upper and lower case do not matter.
         same = "CAST(l.object_schema AS BINARY) = COALESCE(%(schema)s, DATABASE())"
         only = "" if command.name is None else "AND l.lock_data = CONCAT('0x', HEX(%(name)s))"
