@@ -16,7 +16,7 @@ from tests.cli.conftest import Here, Program
 from tests.cli.test_options import NEEDED, line
 from tests.conftest import NewDatabase
 from tests.patience import SECONDS
-from tests.quorum.conftest import PATIENT, three_files
+from tests.quorum.conftest import PATIENT, held_at, three_files
 from tests.support import eventually
 
 #: The commands with a database that a quorum does not have.
@@ -77,6 +77,7 @@ def test_run_ends_its_command_when_a_majority_lost_the_name(
     program: Program, urls: list[str]
 ) -> None:
     holder = program.holder("a", "--ttl", "3", *given(urls))
+    eventually(lambda: held_at(urls, "a") == 3)
     for url in urls[:2]:
         with Locks(url) as locks:
             assert locks.release("a", force=True)
@@ -85,10 +86,11 @@ def test_run_ends_its_command_when_a_majority_lost_the_name(
     assert "lost the lock, ending the command" in err
 
 
-def test_list_show_and_release(here: Here, quorum: Quorum) -> None:
+def test_list_show_and_release(here: Here, quorum: Quorum, urls: list[str]) -> None:
     with quorum:
         lease = quorum.lease("a", ttl=60)
         assert lease.acquire()
+        eventually(lambda: held_at(urls, "a") == 3)
         assert here("show", "a")[1].splitlines()[:2] == ["name     a", "state    held"]
         (listed,) = json.loads(here("list", "--json")[1])
         assert (listed["name"], listed["fence"]) == ("a", lease.fence)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dblock import Quorum, Timeouts
+from dblock import Locks, Quorum, Timeouts
 from dblock.schema import upgrade
 from tests.patience import SECONDS
 from tests.servers import PostgreSQL
@@ -27,6 +27,15 @@ def three_files(folder: Path) -> list[str]:
     for url in urls:
         upgrade(url)
     return urls
+
+
+def held_at(urls: list[str], name: str = "report") -> int:
+    """At how many of the databases the name is held: a quorum's grant returns at a majority."""
+    count = 0
+    for url in urls:
+        with Locks(url) as locks:
+            count += locks.show(name).held
+    return count
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from dblock import Locks, Quorum
 from dblock.io.connections import Connections
 from tests.patience import SECONDS
-from tests.quorum.conftest import PATIENT
+from tests.quorum.conftest import PATIENT, held_at
 from tests.support import eventually
 
 
@@ -29,7 +29,7 @@ def test_round_trips(three: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
 
     with Quorum(three, timeouts=PATIENT) as quorum:
         with quorum.lease("report", ttl=60, wait=0):
-            eventually(lambda: all(map(is_held, three)))  # the slowest too
+            eventually(lambda: held_at(three) == 3)  # the slowest too
         eventually(free(quorum))
         monkeypatch.setattr(Connections, "execute", counted)
         # Fences agree: one statement at each member, and one to release.
@@ -60,8 +60,3 @@ def held_alone(url: str, holds: int) -> int:
             with locks.lease("report", wait=SECONDS):
                 pass
         return locks.show("report").fence
-
-
-def is_held(url: str) -> bool:
-    with Locks(url) as locks:
-        return locks.show("report").held

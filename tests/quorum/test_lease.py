@@ -23,7 +23,7 @@ from dblock import (
 from dblock.quorum.quorum import OneDatabase
 from dblock.schema import upgrade
 from tests.patience import SECONDS
-from tests.quorum.conftest import PATIENT
+from tests.quorum.conftest import PATIENT, held_at
 from tests.support import Threads, eventually
 
 #: A TTL that no test waits for.
@@ -119,7 +119,7 @@ def test_the_end_waits_for_the_release_at_each_member(files: list[str]) -> None:
     quorum = Quorum(files, timeouts=PATIENT)
     lease = quorum.lease("report", ttl=LONG, wait=SECONDS)
     assert lease.acquire()
-    eventually(lambda: has_fence(files, lease.fence) == 3)
+    eventually(lambda: held_at(files) == 3)
     file = files[2].removeprefix("sqlite:///")
     with Locks(files[2]) as locks, closing(sqlite3.connect(file, check_same_thread=False)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -159,7 +159,7 @@ def test_it_is_renewed_by_hand(quorum: Quorum) -> None:
 
 def test_a_minority_that_lost_it_is_no_loss(quorum: Quorum, three: list[str]) -> None:
     with quorum.lease("report", ttl=LONG, wait=0) as lease:
-        eventually(lambda: has_fence(three, lease.fence) == 3)  # the slowest too
+        eventually(lambda: held_at(three) == 3)  # the slowest too
         with Locks(three[0]) as one:
             assert one.release("report", force=True)
         lease.renew()
@@ -169,7 +169,7 @@ def test_a_minority_that_lost_it_is_no_loss(quorum: Quorum, three: list[str]) ->
 def test_a_majority_that_lost_it_is_a_loss(quorum: Quorum, three: list[str]) -> None:
     lease = quorum.lease("report", ttl=LONG, wait=0)
     assert lease.acquire()
-    eventually(lambda: has_fence(three, lease.fence) == 3)
+    eventually(lambda: held_at(three) == 3)
     for url in three[:2]:
         with Locks(url) as one:
             assert one.release("report", force=True)
@@ -182,6 +182,7 @@ def test_a_majority_that_lost_it_is_a_loss(quorum: Quorum, three: list[str]) -> 
 def test_force_frees_it_everywhere(quorum: Quorum, three: list[str]) -> None:
     lease = quorum.lease("report", ttl=LONG, wait=0)
     assert lease.acquire()
+    eventually(lambda: held_at(three) == 3)
     with pytest.raises(ValueError, match="force=True"):
         quorum.release("report", force=False)
     assert quorum.release("report", force=True)
