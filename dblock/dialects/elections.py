@@ -55,8 +55,10 @@ class ElectionStatements(Dialect):
 
     @property
     def proven(self) -> str:
-        """Select the value's row to write; none if the token has no unexpired hold."""
-        return f"""SELECT lock_name, fence, {self.parameter("value")}, {self.clock}
+        """Select the value's row to write; none if the token has no unexpired hold. It has the
+        fence that the holder has: a member of a quorum may have granted a larger one."""
+        return f"""SELECT lock_name, {self.parameter("fence")}, {self.parameter("value")},
+                {self.clock}
             FROM {self.lock_table}
             WHERE lock_name = {self.name_parameter} AND token = {self.parameter("token")}
                 AND {self.lasting}"""

@@ -62,6 +62,8 @@ def loss_of(
         if held.term.over(now):  # the row of a name that nobody uses any more may be deleted
             return expired(name)
         return LockLost(f"{name!r} was removed from the lock table", name=name, reason="forced")
+    if state.token == token:  # a member of a quorum may have granted a larger fence than the hold's
+        return None if state.held else expired(name)
     if state.fence != held.fence:
         # The term's deadline lies before the expiry, by any clock that runs about as fast as ours.
         if not held.term.over(now - _age(state)):
@@ -74,9 +76,7 @@ def loss_of(
         return taken_over(state, held.fence)
     if state.token is None:
         return LockLost(f"{name!r} was released by force", name=name, reason="forced")
-    if state.token != token:
-        return attached(state)
-    return None if state.held else expired(name)
+    return attached(state)
 
 
 def loss_by_token(state: LockRow | None, name: str, token: str) -> LockLost | None:

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -56,6 +56,8 @@ class QuorumAttempt:
         self._deciding, self.ended = True, False
         #: The members whose votes have no reply yet.
         self._asked: set[int] = set()
+        #: The outcomes of the releases: None, or why the member may hold the token still.
+        self._released: dict[int, DBLockError | None] = {}
 
     @property
     def name(self) -> str:
@@ -182,8 +184,9 @@ class QuorumAttempt:
         """Act on an outcome that came after the verdict. The caller is at the member."""
         if isinstance(outcome, Held):
             fence = self.ballot.fence
-            if not self.ended and fence is not None and outcome.fence < fence:
-                self._stamped(number, fence)
+            if fence is not None and outcome.fence < fence and not self.ended:
+                stamped = self._stamped(number, fence)
+                outcome = outcome._replace(fence=fence) if stamped == fence else outcome
             with lock:
                 if not self.ended:
                     self.ballot.granted(number, outcome)
@@ -194,11 +197,13 @@ class QuorumAttempt:
                 counted = not self.ended and number in self.ballot.grants
             if not counted:
                 self._give_back(number)
+        elif isinstance(outcome, Refused):
+            self._released[number] = None
 
     def _give_back(self, number: int) -> None:
         members, request = self._members, self.requests[number]
         database = members.databases[number]
-        members.attempt(
+        self._released[number] = members.attempt(
             lambda: database.run(release.give_back(database.exchange(request.name), request))
         )
 
@@ -222,30 +227,31 @@ class QuorumAttempt:
     def release(self) -> list[DBLockError | None]:
         """Release the hold at each member that granted it; return when a majority has answered.
 
-        The outcome of each of these members is None, or the error.
+        The outcome of each of these members is None, or the error. They include the members whose
+        answers came late, so that the threads that got them have released the token there.
         """
+        again = self.ended  # the first release may have been executed at some members
         grants, unread = self._end()
         grants |= {number: one for number, one in unread if isinstance(one, Held)}
-        outcomes: dict[int, DBLockError | None] = {}
+        for number in grants:
+            self._released.pop(number, None)
 
         def end(number: int) -> None:
             database, request = self._members.databases[number], self.requests[number]
             exchange = database.exchange(request.name)
-            ending = ReleaseRequest(request.name, self.token, grants[number], in_doubt=self._again)
-            outcomes[number] = self._members.attempt(
+            ending = ReleaseRequest(request.name, self.token, grants[number], in_doubt=again)
+            self._released[number] = self._members.attempt(
                 lambda: database.run(release.release(exchange, ending))
             )
 
-        self._finish(set(grants), end, lambda: self._enough(outcomes))
-        self._again = True
-        return [outcomes.get(number, self._members.silent(number)) for number in sorted(grants)]
+        self._finish(set(grants), end, lambda: self._enough(grants))
+        numbers = sorted(grants.keys() | self._released.keys())
+        return [self._released.get(number, self._members.silent(number)) for number in numbers]
 
-    #: Whether an earlier release may have been executed at some members.
-    _again = False
-
-    def _enough(self, outcomes: dict[int, DBLockError | None]) -> bool:
-        good = sum(outcome is None for outcome in list(outcomes.values()))
-        lost = sum(isinstance(outcome, LockLost) for outcome in list(outcomes.values()))
+    def _enough(self, grants: Collection[int]) -> bool:
+        outcomes = [one for number, one in list(self._released.items()) if number in grants]
+        good = sum(outcome is None for outcome in outcomes)
+        lost = sum(isinstance(outcome, LockLost) for outcome in outcomes)
         return good >= self._members.majority or lost > self.ballot.size - self._members.majority
 
     def _finish(

@@ -202,12 +202,14 @@ class QuorumTaking:
         self.hold: QuorumHold | None = None
 
     def run(self, start: float, wait: float | None) -> Held | Refused:
-        """Try until the name is held, or ``wait`` seconds from ``start`` are over.
+        """Try until the name is held, ``wait`` seconds from ``start`` are over, or the retry policy
+        gives up.
 
         While no majority can be reached, it tries for :attr:`.Timeouts.socket`, as a lease of one
         database does. Raises what :meth:`_try_once` raises.
         """
         until = float("inf") if wait is None else start + wait
+        policy, number = self._options.retry, 0
         reach: float | None = None
         #: The holder that most members name is worth more than the one that a queue names.
         refused: Refused | None = None
@@ -226,10 +228,17 @@ class QuorumTaking:
                     return verdict
                 if isinstance(verdict, Refused):
                     return refused or verdict
-                reach, refused = None, verdict.refused
-                if self._runtime.now() >= until:
+                reach, refused, now = None, verdict.refused, self._runtime.now()
+                if now >= until:
                     return refused
-            queued = True
+                number += 1
+                if not policy.endless:
+                    left = None if wait is None else until - now
+                    sleep = policy.sleep_after(self._name, number, now - start, left)
+                    if sleep is None:
+                        return refused
+                    self._runtime.sleep(sleep)
+            queued = policy.endless  # otherwise the policy counts tries, so the waiter makes them
 
     def _try_once(self, until: float, *, queued: bool) -> Held | Split | Refused:
         """Ask the members once; if it is ``queued``, after the queue of one has granted the name.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import make_url, text
+from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
@@ -132,18 +132,38 @@ def port(db: Database) -> int | None:
     return make_url(db.url).port
 
 
+@pytest.mark.parametrize("way", ["row", "guard", "once"])
 def test_nothing_is_locked_in_another_database(
-    locks: Locks, elsewhere: Engine, other: Database
+    locks: Locks, elsewhere: Engine, other: Database, way: str
 ) -> None:
+    users = create_engine(other.url)
+
+    def call_there() -> int:
+        with users.begin() as mine, there.once(mine, "key", wait=0) as call:
+            if not call.replayed:
+                call.result = 1
+        return int(call.result)
+
     with Locks(other.url) as there, borrowed(elsewhere, "connection") as on:
         with there.lease("report"):
             pass
-        with pytest.raises(ValueError, match=REFUSED):
-            locks.row("report", on=on).acquire()
+        assert call_there() == 1
+        refused = pytest.raises(ValueError, match=REFUSED)
+        if way == "row":
+            with refused:
+                locks.row("report", on=on).acquire()
+        elif way == "guard":
+            with locks.lease("report", ttl=LONG) as lease, refused, lease.guard(on):
+                pass
+        else:
+            with refused, locks.once(on, "key"):
+                pass
         if there._database.dialect.traits.one_writer:  # such a try makes it the file's writer
             on.rollback()
         with there.row("report", wait=0):
             pass
+        assert call_there() == 1
+    users.dispose()
 
 
 @ways

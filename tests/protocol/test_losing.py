@@ -39,3 +39,11 @@ def test_another_had_it_after_it_expired(granted: float, left: float) -> None:
     loss = loss_of(state(SEEN - granted, left), "report", "mine", HELD, SEEN)
     assert loss is not None
     assert loss.reason == "taken over"
+
+
+def test_its_own_token_is_no_loss_whatever_the_fence() -> None:
+    """A member of a quorum may have granted a larger fence than the hold's."""
+    assert loss_of(state(40.0, 10.0, "mine"), "report", "mine", HELD, SEEN) is None
+    loss = loss_of(state(40.0, -5.0, "mine"), "report", "mine", HELD, SEEN)
+    assert loss is not None
+    assert loss.reason == "expired"

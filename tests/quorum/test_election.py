@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from dblock import (
     Leader,
     LockLost,
+    Locks,
     NotAcquired,
     OutcomeUnknown,
     Quorum,
@@ -23,7 +25,7 @@ from dblock.handles.election import Leadership
 from dblock.protocol.state import LeaderRow
 from dblock.quorum.election import leading
 from tests.patience import SECONDS
-from tests.quorum.conftest import PATIENT, TIMES
+from tests.quorum.conftest import PATIENT, TIMES, held_at
 from tests.servers import PostgreSQL
 from tests.support import eventually
 
@@ -80,6 +82,24 @@ def test_bad_input_is_refused_before_any_io() -> None:
             election.observe(interval=0)
         with pytest.raises(TypeError, match="takes a function"):
             election.run("work")  # type: ignore[arg-type]
+
+
+def test_a_member_with_a_larger_fence_has_the_value_too(three: list[str], quorum: Quorum) -> None:
+    """Each member numbers its fences on its own: a try that another has refused raised this one's,
+    and its grant arrived after the verdict."""
+    with quorum.election("main", ttl=LONG).campaign(wait=SECONDS) as term:
+        eventually(lambda: held_at(three, "main") == 3)
+        with Locks(three[0]) as locks:
+            assert locks.release("main", force=True)
+        engine = create_engine(three[2])
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE dblock_lock SET fence = fence + 100"))
+        engine.dispose()
+        for value in ("first", "second"):
+            term.proclaim(value)  # the majority are this member and one more
+            leader = quorum.election("main").leader()
+            assert leader is not None
+            assert leader.value == value
 
 
 def test_a_deposed_leader_is_told(two: tuple[Quorum, Quorum]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ from dblock.quorum.attempt import QuorumAttempt
 from dblock.quorum.lease import QuorumTaking
 from dblock.quorum.members import Members
 from tests.patience import SECONDS
-from tests.quorum.conftest import PATIENT, TIMES
+from tests.quorum.conftest import PATIENT, TIMES, held_at
 from tests.support import eventually
 
 LONG = 60.0
@@ -70,6 +70,7 @@ def test_a_member_that_has_not_answered_is_not_asked_for_a_second_vote(quorum: Q
         with slow(members, 2) as waiting:
             members.suspects.add(2)
             attempt.decide()
+            eventually(lambda: len(waiting) == 1)
             for _ in range(3):
                 attempt.decide()
             assert len(waiting) == 1
@@ -85,6 +86,22 @@ def test_a_policy_that_ends_ends_the_wait(files: list[str], quorum: Quorum) -> N
     waiting = quorum.lease("report", retry=few)
     with Quorum(files, timeouts=TIMES) as other, other.lease("report", ttl=LONG, wait=0):
         assert not waiting.acquire()
+
+
+def test_a_policy_that_ends_ends_the_wait_of_a_free_queue(files: list[str], quorum: Quorum) -> None:
+    """The first member's queue granted the name each time, and the others refused it."""
+    slept: list[int] = []
+    few = RetryPolicy(
+        stop=lambda state: state.attempt_number >= 3,
+        before_sleep=lambda attempt: slept.append(attempt.number),
+    )
+    _, *others = quorum._members.order("report")
+    with ExitStack() as stack:
+        for number in others:
+            alone = stack.enter_context(Locks(files[number]))
+            stack.enter_context(alone.lease("report", ttl=LONG, wait=SECONDS))
+        assert not quorum.lease("report", ttl=LONG, retry=few).acquire()
+    assert slept == [1, 2]
 
 
 def test_a_member_that_cannot_write_its_record_is_told(files: list[str], quorum: Quorum) -> None:
@@ -201,18 +218,43 @@ def test_the_end_waits_for_the_release_at_each_member_in_tasks(files: list[str])
         quorum = AsyncQuorum(files, timeouts=PATIENT)
         lease = quorum.lease("report", ttl=LONG, wait=SECONDS)
         assert await lease.acquire()
+        await asyncio.to_thread(eventually, lambda: held_at(files) == 3)
         file = files[2].removeprefix("sqlite:///")
-        with Locks(files[2]) as locks:
-            await asyncio.to_thread(eventually, lambda: locks.show("report").held)
-            with closing(sqlite3.connect(file, check_same_thread=False)) as other:
-                other.execute("BEGIN IMMEDIATE")
-                await lease.release()
-                assert await asyncio.to_thread(lambda: locks.show("report").held)
-                asyncio.get_running_loop().call_later(1.0, other.rollback)
-                await quorum.close()
-                assert not locks.show("report").held
+        other = sqlite3.connect(file, check_same_thread=False)
+        with Locks(files[2]) as locks, closing(other):
+            other.execute("BEGIN IMMEDIATE")
+            await lease.release()
+            assert await asyncio.to_thread(lambda: locks.show("report").held)
+            asyncio.get_running_loop().call_later(1.0, other.rollback)
+            await quorum.close()
+            assert not locks.show("report").held
 
     asyncio.run(main())
+
+
+def test_a_vote_that_is_given_back_late_counts_for_the_release(files: list[str]) -> None:
+    """The lease was held at the first and the third; the second has its vote at last, and the third
+    is silent. No majority has the name any more."""
+
+    def writer(url: str) -> sqlite3.Connection:
+        file = sqlite3.connect(url.removeprefix("sqlite:///"), check_same_thread=False)
+        file.execute("BEGIN IMMEDIATE")
+        return file
+
+    with Quorum(files, timeouts=PATIENT) as quorum:
+        with quorum.lease("other", ttl=LONG, wait=SECONDS):
+            pass
+        eventually(lambda: held_at(files, "other") == 0)
+        with closing(writer(files[1])) as second:
+            lease = quorum.lease("report", ttl=LONG, wait=SECONDS)
+            assert lease.acquire()
+            eventually(lambda: held_at(files) == 2)
+            with closing(writer(files[2])):
+                quorum._members.suspects.add(2)  # no need to wait until it is one
+                ending = threading.Timer(0.5, second.rollback)
+                ending.start()
+                lease.release()
+                ending.join()
 
 
 def test_an_interrupted_proclamation_leaves_nothing_behind(

@@ -15,7 +15,7 @@ from dblock import LockLost, Locks, Quorum, Unavailable
 from dblock.quorum.attempt import Outcome, QuorumAttempt
 from dblock.quorum.lease import QuorumHold
 from tests.patience import SECONDS
-from tests.quorum.conftest import PATIENT, TIMES
+from tests.quorum.conftest import PATIENT, TIMES, held_at
 from tests.servers import PostgreSQL
 from tests.support import eventually
 
@@ -142,7 +142,7 @@ def _tries(quorum: Quorum) -> bool:
 def test_a_restored_file_joins_above_the_others_fences(files: list[str]) -> None:
     with Quorum(files, timeouts=TIMES) as quorum:
         with quorum.lease("report", ttl=SHORT, wait=0):
-            pass
+            eventually(lambda: held_at(files) == 3)  # the copy has the name too
         copy = _copy(files[0])
         for _ in range(3):
             with quorum.lease("report", ttl=SHORT, wait=SECONDS) as lease:

@@ -474,7 +474,8 @@ RETURNING value, -fence, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(
 
 -- write_value, waits 0 s
 INSERT INTO `shop`.`dblock_value` (lock_name, fence, value, written_at)
-SELECT lock_name, fence, %(value)s, UTC_TIMESTAMP(6)
+SELECT lock_name, %(fence)s, %(value)s,
+    UTC_TIMESTAMP(6)
 FROM `shop`.`dblock_lock`
 WHERE lock_name = %(name)s AND token = %(token)s
     AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0

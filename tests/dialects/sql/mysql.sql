@@ -618,7 +618,8 @@ COMMIT
 START TRANSACTION;
 -- then
 INSERT INTO `shop`.`dblock_value` (lock_name, fence, value, written_at)
-                SELECT * FROM (SELECT lock_name, fence, %(value)s, UTC_TIMESTAMP(6)
+                SELECT * FROM (SELECT lock_name, %(fence)s, %(value)s,
+                UTC_TIMESTAMP(6)
             FROM `shop`.`dblock_lock`
             WHERE lock_name = %(name)s AND token = %(token)s
                 AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0) AS new (lock_name, fence, value, written_at)

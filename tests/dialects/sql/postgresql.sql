@@ -743,7 +743,8 @@ SELECT value, -fence, now FROM asked, (
 
 -- write_value
 INSERT INTO "public"."dblock_value" AS v (lock_name, fence, value, written_at)
-SELECT lock_name, fence, %(value)s, clock_timestamp()
+SELECT lock_name, %(fence)s, %(value)s,
+    clock_timestamp()
 FROM "public"."dblock_lock"
 WHERE lock_name = %(name)s AND token = %(token)s
     AND expires_at > clock_timestamp()

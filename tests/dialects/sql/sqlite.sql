@@ -345,7 +345,8 @@ RETURNING value, -fence, CAST(round((julianday('now') - 2440587.5) * 86400000) A
 
 -- write_value, waits 0.05 s
 INSERT INTO "main"."dblock_value" AS v (lock_name, fence, value, written_at)
-SELECT lock_name, fence, :value, strftime('%Y-%m-%d %H:%M:%f', 'now')
+SELECT lock_name, :fence, :value,
+    strftime('%Y-%m-%d %H:%M:%f', 'now')
 FROM "main"."dblock_lock"
 WHERE lock_name = :name AND token = :token
     AND round((julianday(expires_at) - julianday('now')) * 86400.0, 3) > 0

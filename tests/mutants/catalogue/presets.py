@@ -44,7 +44,7 @@ PRESET = (
         "mysql.row.RowStatements.lock_row",
         "[_AS_WRITTEN] if command.borrowed else []",
         "[]",
-        "tests/contract/test_whereabouts.py::test_nothing_is_locked_in_another_database[threads-mysql]",
+        "tests/contract/test_whereabouts.py::test_nothing_is_locked_in_another_database[threads-mysql-row]",
         beyond=reasons.SETTING,
     ),
     Mutant(

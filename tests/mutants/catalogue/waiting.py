@@ -357,6 +357,15 @@ WAITING = (
         dies_in="sqlite forced-long:",
     ),
     Mutant(
+        "a-loss-by-a-members-fence",
+        "why a hold is lost is told truly",
+        "inspect.loss_of",
+        "if state.token == token:",
+        "if state.token == token and state.fence == held.fence:",
+        "tests/protocol/test_losing.py",
+        beyond="fences of one database",
+    ),
+    Mutant(
         "the-clock-of-who-is-told-late",
         "why a hold is lost is told truly",
         "inspect.loss_of",

@@ -866,7 +866,7 @@ class ModelStore(Store):
     def _write_value(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         name, now = self.tables.names.get(command.name), self.clock()
-        if name is None or (name.token, name.fence) != (command.token, command.fence):
+        if name is None or name.token != command.token:
             return (), 0
         if name.expires is None or name.expires <= now:
             return (), 0
