@@ -15,7 +15,6 @@ from tests.clusters.helpers import BRIEFLY, HAProxy, family_check
 from tests.patience import SECONDS
 from tests.servers.base import Server, ServerMissing, execute
 from tests.servers.mariadb import MariaDB
-from tests.servers.own import free_port
 from tests.support import eventually
 
 PROVIDERS = ("/usr/lib/galera/libgalera_smm.so", "/usr/lib/libgalera_smm.so")
@@ -43,7 +42,7 @@ class Node(MariaDB):
         self._provider = find_provider()
         super().__init__(durable)
         self._cluster = cluster
-        self.group_port, self.ist_port, self.sst_port = (free_port() for _ in range(3))
+        self.group_port, self.ist_port, self.sst_port = (self._claim_port() for _ in range(3))
 
     def _command(self) -> Sequence[str | Path]:
         own = (

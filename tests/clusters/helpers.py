@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from tests.patience import SECONDS
 from tests.servers.base import ServerMissing
-from tests.servers.own import OwnServer, free_port
+from tests.servers.own import OwnServer
 
 PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
 PACKAGES = {"etcd": "etcd-server", "haproxy": "haproxy", "setpriv": "util-linux"}
@@ -72,7 +72,7 @@ class Etcd(Helper):
     def __init__(self) -> None:
         self._program = find_tool("etcd")
         super().__init__()
-        self._peers = free_port()
+        self._peers = self._claim_port()
 
     @property
     def url(self) -> str:
@@ -150,7 +150,7 @@ class HAProxy(Forwarder):
         """
         super().__init__(url)
         self._check, self._servers, self._many = check, servers, many
-        self._state = free_port()
+        self._state = self._claim_port()
 
     def _listeners(self) -> list[str]:
         servers = self._servers().items()
@@ -196,7 +196,7 @@ class Cable(Forwarder):
     def __init__(self, inner: Callable[[], Ports]) -> None:
         super().__init__(POSTGRESQL)
         self._inner = inner
-        self._rest, self._etcd = free_port(), free_port()
+        self._rest, self._etcd = self._claim_port(), self._claim_port()
 
     @property
     def outer(self) -> Ports:

@@ -19,7 +19,7 @@ from tests.clusters.cluster import Cluster
 from tests.clusters.helpers import POSTGRESQL, Cable, Etcd, HAProxy, Ports, ask, find_tool
 from tests.servers import reaper
 from tests.servers.base import Server, ServerMissing, execute
-from tests.servers.own import free_port, reachable, server_user
+from tests.servers.own import reachable, server_user
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgresql import PostgreSQL
 from tests.support import eventually
@@ -62,7 +62,7 @@ class Node(PostgreSQL):
         self._cluster = cluster
         # Not the directory's name: that names the processes of this node alone.
         self.member = f"n{number}"
-        self.rest = free_port()
+        self.rest = self._claim_port()
         self.cable = Cable(self._own_ports) if cluster.cuttable else None
 
     @property

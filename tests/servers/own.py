@@ -40,12 +40,17 @@ class OwnServer(Server):
         if not Path("/proc/self/stat").exists():
             raise ServerMissing(self.name, "the tests' own servers need Linux (/proc)")
         self.durable = durable
-        self.port = free_port()
+        self._claims: list[socket.socket] = []
+        self.port = self._claim_port()
         self.directory = make_directory(on_disk=durable)
         self.data = self.directory / "data"
         self.log = self.directory / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
-        self._was_up = False
+
+    def _claim_port(self) -> int:
+        """Return a port that stays this server's until it is closed, also while it is down."""
+        self._claims.append(claim_port())
+        return port_of(self._claims[-1])
 
     @abstractmethod
     def _prepare(self) -> None:
@@ -73,21 +78,14 @@ class OwnServer(Server):
             return
         if not self.data.exists():
             self._prepare()
-        while True:
-            with self.log.open("ab") as log:
-                command = [*self._through(), *self._command()]
-                self._process = subprocess.Popen(command, stdout=log, **self._options())
-            try:
-                self._wait_until_ready()
-            except ServerFailed:
-                self.kill()
-                # Until its first start nobody knows the port: if another took it, move.
-                if self._was_up or _port_is_free(self.port):
-                    raise
-                self.port = free_port()
-            else:
-                self._was_up = True
-                return
+        with self.log.open("ab") as log:
+            command = [*self._through(), *self._command()]
+            self._process = subprocess.Popen(command, stdout=log, **self._options())
+        try:
+            self._wait_until_ready()
+        except ServerFailed:
+            self.kill()
+            raise
 
     def begin_to_stop(self) -> None:
         """Ask for a clean shutdown, and do not wait for it."""
@@ -140,6 +138,8 @@ class OwnServer(Server):
     def close(self) -> None:
         # The data goes too, so a clean shutdown would be time wasted.
         self.kill()
+        for claim in self._claims:
+            claim.close()
         reaper.discard(self.directory)
         forget(self.directory)
 
@@ -235,19 +235,30 @@ def _memory() -> Path | None:
     return None
 
 
-def free_port() -> int:
-    # Below the ports that the kernel gives to outgoing connections: one of those could take
-    # the port while the server is down, or connect to itself there.
-    while not _port_is_free(port := random.SystemRandom().randrange(20000, 32000)):
-        pass
-    return port
+def claim_port() -> socket.socket:
+    """Return a socket with a port that no other test takes until the socket is closed.
 
-
-def _port_is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    It does not listen, so a server that sets SO_REUSEADDR, as servers do, can use the port, and
+    connections are refused while none does.
+    """
+    while True:
+        claim = socket.socket()
+        # Below the ports that the kernel gives to outgoing connections: one of those could connect
+        # to itself there. The option comes after bind: with it, two could claim the same port.
         try:
-            probe.bind(("127.0.0.1", port))
+            claim.bind(("127.0.0.1", random.SystemRandom().randrange(20000, 32000)))
         except OSError:
-            return False
-        return True
+            claim.close()
+            continue
+        claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return claim
+
+
+def port_of(claim: socket.socket) -> int:
+    return int(claim.getsockname()[1])
+
+
+def free_port() -> int:
+    """Return a port that is free now, for a server that is started once."""
+    with claim_port() as claim:
+        return port_of(claim)
