@@ -7,6 +7,7 @@ from datetime import datetime
 
 from ..dialects.look_alikes import recognise
 from ..dialects.values import text
+from ..protocol.faults import Fault, StatementError
 from .finding import Check, Finding, Patient, note, ok, trusted, wrong
 from .innodb import SHORT_WAIT, short_limits, tables_kind
 from .mysql_replication import replication
@@ -139,6 +140,29 @@ def idle_timeouts(patient: Patient) -> Iterator[Finding]:
     yield short_limits(limits)
 
 
+def row_locks(patient: Patient) -> Iterator[Finding]:
+    ((on, account),) = patient.ask("SELECT @@performance_schema, CURRENT_USER()")
+    if on:
+        try:
+            patient.ask("SELECT 1 FROM performance_schema.data_locks LIMIT 0")
+        except StatementError as failure:
+            if failure.fault is not Fault.PRIVILEGE:
+                raise
+        else:
+            yield ok("row locks", "dblock can show their transactions")
+            return
+    user, _, host = text(account).rpartition("@")
+    quoted = "@".join("'{}'".format(part.replace("'", "''")) for part in (user, host))
+    yield note(
+        "row locks",
+        "this account may not read performance_schema" if on else "performance_schema = OFF",
+        "`dblock show` cannot tell which transaction has locked a name",
+        f"GRANT SELECT ON performance_schema.* TO {quoted};"
+        if on
+        else "put this into the server's configuration, and restart it:\nperformance_schema = ON",
+    )
+
+
 def _set(name: str, value: str) -> str:
     """Return how to change a global setting, so that a restart does not undo it."""
     return f"SET PERSIST {name} = {value};"
@@ -154,4 +178,5 @@ CHECKS: tuple[Check, ...] = (
     replication,
     tables_kind,
     idle_timeouts,
+    row_locks,
 )

@@ -14,6 +14,7 @@ from dblock.lock_state import RowLockState
 from dblock.protocol.state import Place
 from dblock.schema import upgrade
 from tests.conftest import NewDatabase, OwnServers
+from tests.databases.test_doctor import findings, level
 from tests.faults.proxy import Proxy
 from tests.servers import MySQL, execute
 from tests.support import LONG, MOMENT, Threads, eventually
@@ -111,6 +112,14 @@ def test_a_database_whose_name_differs_by_case(url: str) -> None:
     execute(url, f"DROP DATABASE `{name}`")
 
 
+def test_the_doctor_names_the_right(url: str, account: str) -> None:
+    assert level(url, "row locks") == "ok"
+    found = findings(account)["row locks"]
+    assert found.level.value == "note"
+    execute(url, found.fix.replace("%", "%%"))  # as the driver wants it
+    assert level(account, "row locks") == "ok"
+
+
 def test_a_node_of_a_cluster_shows_its_own_transactions_alone() -> None:
     dialect = MySQLStatements(None, "dblock_", Timeouts())
     assert dialect.traits.sees_row_locks
@@ -164,6 +173,7 @@ def test_without_the_performance_schema_it_is_concluded(
     server.create_database("shop")
     url = server.url_for("shop")
     upgrade(url)
+    assert findings(url)["row locks"].fix.endswith("performance_schema = ON")
 
     def wait() -> None:
         with locks.row("order", wait=60):
