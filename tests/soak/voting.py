@@ -1,4 +1,4 @@
-"""Workers of a quorum: believers in threads, and in the tasks of a loop."""
+"""Workers of a quorum: believers in threads and in the tasks of a loop, and a thread in a hurry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.aio.support import async_url
 from .believing import LONG, SHORT, Believer
 from .history import Recorder, now
 from .plan import Plan
-from .recorded import TIMEOUTS, begin, got, outcome
+from .recorded import TIMEOUTS, acquire, begin, got, outcome
 
 THREADS, TASKS = 2, 2
 SECTION = 5.0  # seconds, after which the loop and its quorum are new
@@ -29,6 +29,7 @@ class Voter(Believer):
         until = now() + SECTION
         threads = [threading.Thread(target=self._loop, args=(until,)) for _ in range(THREADS)]
         threads.append(threading.Thread(target=lambda: asyncio.run(self._tasks(until))))
+        threads.append(threading.Thread(target=self._hurry, args=(until,)))
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -40,6 +41,16 @@ class Voter(Believer):
     def _loop(self, until: float) -> None:
         while self._goes_on(until):
             self._hold(self._quorum)
+
+    def _hurry(self, until: float) -> None:
+        """Take names without a wait and release them at once, as fast as that goes."""
+        while self._goes_on(until):
+            lease = self._quorum.lease(
+                self._chance.choice(self._plan.names), ttl=self._plan.ttl, wait=0
+            )
+            hold = acquire(self._recorder, lease)
+            if hold is not None:
+                hold.release()
 
     async def _tasks(self, until: float) -> None:
         urls = [async_url(url) for url in self._plan.members]
