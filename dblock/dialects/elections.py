@@ -26,15 +26,17 @@ def is_written(_: object, command: WriteValue, result: Result) -> bool:
 
 
 def read_leader(result: Result) -> LeaderRow | None:
-    """Read the columns of :class:`.LeaderRow`; None without a leader."""
+    """Read the columns of :class:`.LeaderRow`; None if the name has no row."""
     if not result.rows:
         return None
-    owner, fence, value, acquired_at, remaining, token, written_by = result.rows[0]
-    since = utc(acquired_at)
-    assert since is not None
+    leads, owner, fence, acquired_at, remaining, token, value, written_by = result.rows[0]
+    leader = None
+    if leads:
+        since = utc(acquired_at)
+        assert since is not None
+        leader = Leader(owner, int(fence), None, since, float(remaining))
     told = None if value is None else json.loads(value)
-    leader = Leader(owner, int(fence), told, since, float(remaining))
-    return LeaderRow(leader, token, None if written_by is None else int(written_by))
+    return LeaderRow(leader, token, told, None if written_by is None else int(written_by))
 
 
 class ElectionStatements(Dialect):
@@ -65,9 +67,15 @@ class ElectionStatements(Dialect):
 
     @statement(ReadLeader, read=read_leader)
     def leader(self) -> str:
-        return f"""SELECT l.owner, l.fence, v.value, l.acquired_at, {self.remaining}, l.token,
-                v.fence
+        # The value too where nobody leads: a member of a quorum that has lost the leader's hold may
+        # be one of the majority that have its value.
+        return f"""SELECT {self.leads}, l.owner, l.fence, l.acquired_at, {self.remaining},
+                l.token, v.value, v.fence
             FROM {self.lock_table} AS l LEFT JOIN {self.value_table} AS v
                 ON v.lock_name = l.lock_name
-            WHERE l.lock_name = {self.name_parameter} AND l.token IS NOT NULL
-                AND {self.lasting} AND NOT {shared("l.token")}"""
+            WHERE l.lock_name = {self.name_parameter}"""
+
+    @property
+    def leads(self) -> str:
+        """Whether the hold of a name's row is a leader's."""
+        return f"l.token IS NOT NULL AND {self.lasting} AND NOT {shared('l.token')}"

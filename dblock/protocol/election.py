@@ -89,7 +89,7 @@ def leader(exchange: Exchange) -> Procedure[Leader | None]:
 
 
 def look(exchange: Exchange) -> Procedure[LeaderRow | None]:
-    """Read the present holder, and the value in the name's row."""
+    """Read the present holder, if any, and the value in the name's row."""
     return (yield from _look(exchange)).answer
 
 

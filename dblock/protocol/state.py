@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..lock_state import Leader, LockState
 from .schema_version import Schema
@@ -12,18 +12,21 @@ from .tokens import is_shared
 
 
 class LeaderRow(NamedTuple):
-    """The holder of an election's name, with the value that is in the name's row, whichever hold
-    has written it; ``written_by`` is that hold's fence. It has the token, so it is never shown to
-    users."""
+    """The leader that holds an election's name, if any, without its value; and the name's value,
+    whichever hold has written it: ``written_by`` is that hold's fence. It has the leader's token,
+    so it is never shown to users."""
 
-    leader: Leader
-    token: str
+    leader: Leader | None
+    token: str | None
+    value: Any
     written_by: int | None
 
-    def told(self) -> Leader:
-        """Return the leader with the value that this hold has written."""
+    def told(self) -> Leader | None:
+        """Return the leader with the value that its hold has written."""
         leader = self.leader
-        return leader if self.written_by == leader.fence else replace(leader, value=None)
+        if leader is None or self.written_by != leader.fence:
+            return leader
+        return replace(leader, value=self.value)
 
 
 @dataclass(frozen=True, slots=True)

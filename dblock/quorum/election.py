@@ -214,30 +214,33 @@ def read_leader(members: Members, name: str) -> Leader | None:
 def leading(shown: Sequence[LeaderRow], away: int, majority: int) -> Leader | None:
     """Return the leader of whom a majority may know, with its newest value; None without one.
 
-    ``shown`` are the holders that members show, ``away`` is the number of those that do not answer.
+    ``shown`` is what members show, ``away`` is the number of those that do not answer. A member
+    that has lost the leader's hold may have its newest value: each of ``shown`` counts for that.
     """
-    terms: dict[str, list[LeaderRow]] = {}
+    terms: dict[str | None, list[Leader]] = {}
     for row in shown:
-        terms.setdefault(row.token, []).append(row)
+        if row.leader is not None:
+            terms.setdefault(row.token, []).append(row.leader)
     if not terms:
         return None
-    token, rows = max(
-        terms.items(), key=lambda term: (len(term[1]), max(row.leader.fence for row in term[1]))
+    token, leaders = max(
+        terms.items(), key=lambda term: (len(term[1]), max(leader.fence for leader in term[1]))
     )
-    if len(rows) + away < majority:
+    if len(leaders) + away < majority:
         return None
-    values = [row.leader.value for row in rows if row.leader.value is not None]
+    # Another program may use the name at one member alone, and have a value of its own there.
+    values = [row.value for row in shown if isinstance(row.value, list) and len(row.value) == 3]
     own = [(number, value) for writer, number, value in values if writer == token]
     _, value = max(own, key=itemgetter(0), default=(0, None))
 
     def at_majority(each: Iterable[T]) -> T:
         """Return the largest of these that a majority reaches."""
-        return sorted(each, reverse=True)[min(len(rows), majority) - 1]
+        return sorted(each, reverse=True)[min(len(leaders), majority) - 1]
 
     return replace(
-        rows[0].leader,
+        leaders[0],
         value=value,
-        fence=at_majority(row.leader.fence for row in rows),
+        fence=at_majority(leader.fence for leader in leaders),
         # The term is over when fewer than a majority have it.
-        remaining=at_majority(row.leader.remaining for row in rows),
+        remaining=at_majority(leader.remaining for leader in leaders),
     )

@@ -62,7 +62,8 @@ def record_rows(command: object, answer: str) -> Rows | None:
         case commands.WriteValue(fence=fence):
             return [(fence,)] if answer == "written" else []
         case commands.ReadLeader():
-            return [("me", 3, '"10.0.0.5"', THEN, 25.0, "token", 3)] if answer == "a leader" else []
+            leader = (True, "me", 3, THEN, 25.0, "token", '"10.0.0.5"', 3)
+            return [leader] if answer == "a leader" else []
         case commands.ClaimOnce(token=token):
             first, repeated = (token, None, None), ("its token", None, '"done"')
             return [first if answer == "the first" else repeated]

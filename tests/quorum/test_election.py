@@ -242,8 +242,8 @@ def shown(
     fence: int, *value: object, by: str = "x", remaining: float = 5.0, writer: str = ""
 ) -> LeaderRow:
     told = [writer or by, *value] if value else None
-    leader = Leader(by, fence, told, datetime(2026, 1, 1, tzinfo=UTC), remaining)
-    return LeaderRow(leader, by, fence)
+    leader = Leader(by, fence, None, datetime(2026, 1, 1, tzinfo=UTC), remaining)
+    return LeaderRow(leader, by, told, fence)
 
 
 @pytest.mark.parametrize(
@@ -278,6 +278,15 @@ def test_its_value_is_the_newest(
 ) -> None:
     former = shown(3, 11, "a former leader's", writer="y")
     found = leading(list(order([shown(3, 10, "new"), shown(3, 9, "old"), former])), 0, 2)
+    assert found is not None
+    assert found.value == "new"
+
+
+@pytest.mark.parametrize("other", [["y", 12, "another's"], "a lone leader's", 3, None])
+def test_its_value_is_also_where_its_hold_is_lost(other: object) -> None:
+    """The majority that have the value need not be the one that has the hold."""
+    lost = LeaderRow(None, None, ["x", 10, "new"], 3)
+    found = leading([shown(3, 9, "old"), lost, LeaderRow(None, "y", other, 4)], 1, 2)
     assert found is not None
     assert found.value == "new"
 

@@ -27,9 +27,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--store", action="append", choices=STORES, help="only on this one")
     parser.add_argument("--scenario", action="append", choices=SCENARIOS, help="only this one")
-    parser.add_argument(
-        "--without", action="append", default=[], choices=SCENARIOS, help="not this one"
-    )
     bounds = parser.add_argument_group("bounds", "what a schedule has at most: 1 of each, 1 in all")
     bounds.add_argument("--deviations", type=int, default=1, metavar="N", help="that come later")
     bounds.add_argument("--faults", type=int, default=1, metavar="N", help="that fail, but for")
@@ -59,8 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(outcome.violation or "nothing is violated")
         return 1 if outcome.violation else 0
     stores = options.store or list(STORES)
-    chosen = options.scenario or SCENARIOS
-    scenarios = [name for name in chosen if name not in options.without]
+    scenarios = options.scenario or SCENARIOS
     pairs = [
         (name, store)
         for store in stores

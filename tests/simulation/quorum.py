@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from greenlet import GreenletExit
 
-from dblock import Quorum
+from dblock import Leadership, Quorum
 from dblock.protocol.ballot import majority
 from dblock.protocol.membership import joined, list_of
+from dblock.quorum.election import QuorumElection
 from dblock.quorum.fan import Fan, Work
 from dblock.quorum.lease import QuorumLease
 from tests.simulation.client import SimulatedLocks
@@ -92,6 +93,8 @@ class Referee:
         self._forgot = [-1.0 for _ in self.stores]
         self._believed: list[Believed] = []
         self._fence = 0
+        #: Of each leader, the number of its last value that it was told is written.
+        self._proclaimed: dict[str, int] = {}
         #: Who asked for the name with a token, and when, for the first time.
         self._actors: dict[str, Actor] = {}
         self._asked: dict[str, float] = {}
@@ -186,6 +189,31 @@ class Referee:
             return True
         return row is not None and row.fence >= belief.hold.lease.fence
 
+    # --- the leaders -------------------------------------------------------------------------
+
+    def proclaimed(self, thread: Thread, number: int) -> None:
+        """A leader was told that its value is written."""
+        self._note(f"{thread.name} has proclaimed {number}")
+        self._proclaimed[thread.name] = number
+
+    def observe(self, election: QuorumElection) -> None:
+        """Read the leader. If one leads all the time, none but a candidate is shown in its place,
+        and that while a member is silent; its value is no older than the last at the beginning."""
+        before = self._leader()
+        written = 0 if before is None else self._proclaimed.get(before.thread.name, 0)
+        found = election.leader()
+        name, value = (str(found.owner).split()[-1], found.value) if found else (None, None)
+        self._note(f"{name} is shown, with {value}")
+        if before is None or before is not self._leader():
+            return
+        if name is None:
+            raise Violation(f"no leader is shown, while it is {before}")
+        if name == before.thread.name and (value or 0) < written:
+            raise Violation(f"{value} of {name} is shown, after {written}")
+
+    def _leader(self) -> Believed | None:
+        return next((one for one in self._believed if one.lasts()), None)
+
     def judge(self) -> None:
         """In the end nothing is held by whom nothing has failed, nor waited for."""
         for number, store in enumerate(self.stores):
@@ -236,9 +264,12 @@ class World:
         return self.quorum(me).lease(NAME, **{"ttl": TTL, **options})
 
     @contextmanager
-    def holding(self, me: Thread, lease: QuorumLease, wait: float) -> Iterator[bool]:
+    def holding(self, me: Thread, lease: QuorumLease | Leadership, wait: float) -> Iterator[bool]:
         """Do something with the lease, or without, if it is not acquired."""
-        had = lease.acquire(timeout=wait)
+        if isinstance(lease, Leadership):
+            had = lease.begin(wait) is None
+        else:
+            had = lease.acquire(timeout=wait)
         if not had:
             me.note(f"has not {NAME}")
             yield False
@@ -267,6 +298,18 @@ class World:
             fence = lease.fence
             me.work(seconds, lease)
         return fence
+
+    def election(self, me: Thread) -> QuorumElection:
+        return cast(QuorumElection, self.quorum(me).election(NAME, ttl=TTL, label=me.name))
+
+    def lead(self, me: Thread, numbers: Sequence[int]) -> None:
+        """Lead for a while, and proclaim some numbers."""
+        term = self.election(me).stand()
+        with self.holding(me, term, 30.0) as leads:
+            for number in numbers if leads else ():
+                term.proclaim(number)
+                self.referee.proclaimed(me, number)
+                me.work(2, term)
 
     # --- what becomes of the databases -------------------------------------------------------
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from ...protocol.commands import CallObservers, ReadLeader, WriteValue
+from ...protocol.commands import CallObservers, WriteValue
 from ..elections import ElectionStatements as Elections
-from ..elections import is_written, read_leader
+from ..elections import is_written
 from ..statement import statement
 from ..tickets import NUMBER
 from .fragments import DURABLE, LAZY
@@ -35,10 +35,10 @@ class ElectionStatements(WitnessStatements, Elections):
     def write_value(self) -> str:
         return f"{super().write_value}, {_CALL}, {DURABLE}"
 
-    @statement(ReadLeader, read=read_leader)
-    def leader(self) -> str:
+    @property
+    def leads(self) -> str:
         # A hold before the present epoch proves nothing: a failover may have lost a later one.
-        return f"{super().leader} AND l.fence > ({self.epoch()})"
+        return f"{super().leads} AND l.fence > ({self.epoch()})"
 
     @statement(CallObservers, parameters=_topic)
     def call_observers(self) -> str:

@@ -20,7 +20,8 @@ class WriteValue(Command[bool]):
 
 
 class ReadLeader(Command[LeaderRow | None]):
-    """Read the holder of a name, and the newest value that a hold of the name has written."""
+    """Read the holder of a name, and the newest value that a hold of the name has written; None if
+    the name has no row."""
 
     name: Name
 

@@ -633,12 +633,11 @@ SELECT fence FROM `shop`.`dblock_value`
 COMMIT
 
 -- read_leader, waits 1 s
-SELECT l.owner, l.fence, v.value, l.acquired_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6, l.token,
-    v.fence
+SELECT l.token IS NOT NULL AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0 AND NOT SUBSTR(l.token, 1, 6) = 'shared', l.owner, l.fence, l.acquired_at, TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6,
+    l.token, v.value, v.fence
 FROM `shop`.`dblock_lock` AS l LEFT JOIN `shop`.`dblock_value` AS v
     ON v.lock_name = l.lock_name
-WHERE l.lock_name = %(name)s AND l.token IS NOT NULL
-    AND TIMESTAMPDIFF(MICROSECOND, SYSDATE(6), expires_at) * 1e-6 > 0 AND NOT SUBSTR(l.token, 1, 6) = 'shared'
+WHERE l.lock_name = %(name)s
 
 -- retire, waits 1 s
 START TRANSACTION;

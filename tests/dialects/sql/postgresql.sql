@@ -753,12 +753,11 @@ WHERE v.fence BETWEEN 1 AND excluded.fence
 RETURNING fence, pg_notify('dblock_observed', %(topic)s), pg_catalog.concat(CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END, CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END)
 
 -- read_leader
-SELECT l.owner, l.fence, v.value, l.acquired_at, extract(epoch FROM expires_at - clock_timestamp())::float8, l.token,
-    v.fence
+SELECT l.token IS NOT NULL AND expires_at > clock_timestamp() AND NOT SUBSTR(l.token, 1, 6) = 'shared' AND l.fence > (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text), l.owner, l.fence, l.acquired_at, extract(epoch FROM expires_at - clock_timestamp())::float8,
+    l.token, v.value, v.fence
 FROM "public"."dblock_lock" AS l LEFT JOIN "public"."dblock_value" AS v
     ON v.lock_name = l.lock_name
-WHERE l.lock_name = %(name)s AND l.token IS NOT NULL
-    AND expires_at > clock_timestamp() AND NOT SUBSTR(l.token, 1, 6) = 'shared' AND l.fence > (SELECT epoch FROM "public"."dblock_witness" WHERE writer = xmin::text)
+WHERE l.lock_name = %(name)s
 
 -- call_observers, a crash may undo it
 SELECT pg_notify('dblock_observed', %(topic)s), set_config('synchronous_commit', 'off', true)

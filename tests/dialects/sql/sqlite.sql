@@ -355,12 +355,11 @@ WHERE v.fence BETWEEN 1 AND excluded.fence
 RETURNING fence
 
 -- read_leader, waits 0.05 s
-SELECT l.owner, l.fence, v.value, l.acquired_at, round((julianday(expires_at) - julianday('now')) * 86400.0, 3), l.token,
-    v.fence
+SELECT l.token IS NOT NULL AND round((julianday(expires_at) - julianday('now')) * 86400.0, 3) > 0 AND NOT SUBSTR(l.token, 1, 6) = 'shared', l.owner, l.fence, l.acquired_at, round((julianday(expires_at) - julianday('now')) * 86400.0, 3),
+    l.token, v.value, v.fence
 FROM "main"."dblock_lock" AS l LEFT JOIN "main"."dblock_value" AS v
     ON v.lock_name = l.lock_name
-WHERE l.lock_name = :name AND l.token IS NOT NULL
-    AND round((julianday(expires_at) - julianday('now')) * 86400.0, 3) > 0 AND NOT SUBSTR(l.token, 1, 6) = 'shared'
+WHERE l.lock_name = :name
 
 -- retire, waits 0.05 s
 DELETE FROM "main"."dblock_lock" WHERE lock_name > :after AND lock_name <= :last AND fence <= :fence AND waiters IS NULL AND (expires_at IS NULL OR expires_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds') AND acquired_at < strftime('%Y-%m-%d %H:%M:%f', 'now', '-' || :age || ' seconds'))

@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.reasons import COST
 
 ELECTION, REVIEWED = "tests/quorum/test_election.py", "tests/quorum/test_found.py"
-NO_ELECTIONS = "the simulation has no elections of a quorum"
+RARE = "the simulated election of a quorum does not come to that"
 SLOW = "a member that is slow for longer than a simulated one"
 BALLOT, MEMBERSHIP = "tests/quorum/test_ballot.py", "tests/quorum/test_membership.py"
 SIMULATED = "tests/simulation/test_quorum.py::test_nothing_is_violated"
@@ -94,7 +94,7 @@ QUORUM = (
         "if written >= members.majority:",
         "if written:",
         f"{ELECTION}::test_a_majority_has_the_newest_value",
-        beyond=NO_ELECTIONS,
+        beyond=RARE,
     ),
     Mutant(
         "quorum-release-forgets-late-votes",
@@ -112,7 +112,16 @@ QUORUM = (
         '{self.parameter("fence")}, {self.parameter("value")}',
         'fence, {self.parameter("value")}',
         f"{ELECTION}::test_a_member_with_a_larger_fence_has_the_value_too[sqlite]",
-        beyond=NO_ELECTIONS,
+        beyond=RARE,
+    ),
+    Mutant(
+        "quorum-value-of-holders-alone",
+        "observers see a leader's newest value, whichever majority they ask",
+        "election.leading",
+        "for row in shown if isinstance",
+        "for row in shown if row.leader is not None and isinstance",
+        f"{ELECTION}::test_its_value_is_also_where_its_hold_is_lost",
+        dies_in="sqlite quorum-elects: a.m1.begin#2+8 a.m2.begin#7+1.7",
     ),
     Mutant(
         "quorum-value-of-any-number",
@@ -121,7 +130,7 @@ QUORUM = (
         "= max(own,",
         "= min(own,",
         f"{ELECTION}::test_its_value_is_the_newest",
-        beyond=NO_ELECTIONS,
+        dies_in="sqlite quorum-elects: a.m0.connect#1!lost",
     ),
     Mutant(
         "quorum-waits-for-a-silent-member-again",
@@ -139,16 +148,16 @@ QUORUM = (
         "for writer, number, value in values if writer == token",
         "for writer, number, value in values",
         f"{ELECTION}::test_its_value_is_the_newest",
-        beyond=NO_ELECTIONS,
+        beyond=RARE,
     ),
     Mutant(
         "quorum-leader-with-a-raised-fence",
         "observers see the fence of the present leader",
         "election.leading",
-        "[min(len(rows), majority) - 1]",
+        "[min(len(leaders), majority) - 1]",
         "[0]",
         f"{REVIEWED}::test_a_leader_keeps_its_value_where_the_fences_were_raised",
-        beyond=NO_ELECTIONS,
+        beyond=RARE,
     ),
     Mutant(
         "quorum-asks-for-a-second-vote",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
-from dblock import LockLost, Unavailable
+from dblock import LockLost, OutcomeUnknown, Unavailable
 from tests.simulation.loop import Violation
 from tests.simulation.quorum import TTL, World
 from tests.simulation.run import Clients, Scenario
@@ -141,6 +142,33 @@ def restored_alone(clients: Clients) -> None:
     clients.thread("c", partial(_once, world), after=30)
 
 
+def elects(clients: Clients) -> None:
+    """One leads, while each member is away for a value, and another after that; a third looks who
+    leads."""
+    world = World(clients)
+
+    def leading(me: Thread) -> None:
+        world.lead(me, [1, 2, 3])
+
+    def hurting(me: Thread) -> None:
+        for number in (0, 1, 2, 0):
+            world.away(number)
+            me.work(SILENCE)
+        world.away()
+
+    def looking(me: Thread) -> None:
+        election = world.election(me)
+        for _ in range(8):
+            with suppress(Unavailable):
+                world.referee.observe(election)
+            me.work(1.3)
+
+    clients.thread("a", leading, may=(LockLost, OutcomeUnknown, Unavailable))
+    clients.thread("b", leading, after=1, may=(LockLost, OutcomeUnknown, Unavailable))
+    clients.thread("c", looking, after=1.5)
+    clients.thread("o", hurting, after=0.5)
+
+
 MEMBERS = frozenset({"members"})
 
 SCENARIOS = {
@@ -154,4 +182,5 @@ SCENARIOS = {
     "quorum-handed-over": Scenario(handed_over, needs=MEMBERS),
     "quorum-restored": Scenario(restored, needs=MEMBERS),
     "quorum-restored-alone": Scenario(restored_alone, needs=MEMBERS),
+    "quorum-elects": Scenario(elects, needs=MEMBERS),
 }

@@ -882,13 +882,16 @@ class ModelStore(Store):
     def _read_leader(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         command: Any = query.command
         name, witness, now = self.tables.names.get(command.name), self.witness, self.clock()
-        if name is None or name.token is None or name.expires is None or name.expires <= now:
+        if name is None:
             return (), 0
-        if is_shared(name.token) or witness is None or name.fence <= witness.epoch:
-            return (), 0
+        lasts = name.token is not None and name.expires is not None and name.expires > now
+        leads = lasts and not is_shared(name.token or "") and witness is not None
+        leads = leads and witness is not None and name.fence > witness.epoch
         fence, value, _ = self.tables.values.get(command.name, (0, "", 0.0))
-        since, left = _moment(name.acquired), name.expires - now
-        return [(name.owner, name.fence, value or None, since, left, name.token, fence or None)], 1
+        since = _moment(name.acquired) if leads else None
+        left = name.expires - now if name.expires is not None else None
+        told = (value or None, fence or None)
+        return [(leads, name.owner, name.fence, since, left, name.token, *told)], 1
 
     def _call_observers(self, driver: ModelDriver, query: Query[Any]) -> Answer:
         assert isinstance(query.params, dict)
