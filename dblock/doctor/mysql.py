@@ -13,6 +13,17 @@ from .innodb import SHORT_WAIT, short_limits, tables_kind
 from .mysql_replication import replication
 
 READ_ONLY = ("super_read_only", "read_only")
+#: The tables from which dblock reads the transactions that have locked rows.
+ROW_LOCKS = tuple(
+    f"performance_schema.{table}"
+    for table in (
+        "data_locks",
+        "threads",
+        "session_connect_attrs",
+        "events_transactions_current",
+        "events_statements_current",
+    )
+)
 
 
 def server(patient: Patient) -> Iterator[Finding]:
@@ -144,12 +155,12 @@ def row_locks(patient: Patient) -> Iterator[Finding]:
     ((on, account),) = patient.ask("SELECT @@performance_schema, CURRENT_USER()")
     if on:
         try:
-            patient.ask("SELECT 1 FROM performance_schema.data_locks LIMIT 0")
+            patient.ask(f"SELECT 1 FROM {', '.join(ROW_LOCKS)} LIMIT 0")
         except StatementError as failure:
             if failure.fault is not Fault.PRIVILEGE:
                 raise
         else:
-            yield ok("row locks", "dblock can show their transactions")
+            yield ok("row locks", "this account may read their transactions")
             return
     user, _, host = text(account).rpartition("@")
     quoted = "@".join("'{}'".format(part.replace("'", "''")) for part in (user, host))

@@ -13,8 +13,8 @@ from .tokens import is_shared
 
 class LeaderRow(NamedTuple):
     """The leader that holds an election's name, if any, without its value; and the name's value,
-    whichever hold has written it: ``written_by`` is that hold's fence. It has the leader's token,
-    so it is never shown to users."""
+    whichever hold has written it: ``written_by`` is that hold's fence. It has the token of the
+    name's row, so it is never shown to users."""
 
     leader: Leader | None
     token: str | None

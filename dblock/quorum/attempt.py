@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -54,7 +54,7 @@ class QuorumAttempt:
         self._mailbox: Mailbox[Outcome] = Mailbox(members.runtime)
         #: Whether the caller reads the mailbox; and whether the token is to be held no more.
         self._deciding, self.ended = True, False
-        #: The members whose votes have no reply yet.
+        #: The members whose votes have no reply yet, or one that no thread has acted on.
         self._asked: set[int] = set()
         #: The outcomes of the releases: None, or why the member may hold the token still.
         self._released: dict[int, DBLockError | None] = {}
@@ -124,8 +124,14 @@ class QuorumAttempt:
         with lock:
             self._deciding = False
             rest = self._mailbox.rest()
+            self._asked.update(number for number, _ in rest)
+
+        def settle(number: int, outcome: Outcome) -> None:
+            self._late(number, outcome)
+            self._asked.discard(number)
+
         for number, outcome in rest:
-            self._members.fan.begin(number, partial(self._late, number, outcome))
+            self._members.fan.begin(number, partial(settle, number, outcome))
 
     # --- the work at one member --------------------------------------------------------------
 
@@ -184,11 +190,12 @@ class QuorumAttempt:
         """Act on an outcome that came after the verdict. The caller is at the member."""
         if isinstance(outcome, Held):
             fence = self.ballot.fence
-            if fence is not None and outcome.fence < fence and not self.ended:
-                stamped = self._stamped(number, fence)
-                outcome = outcome._replace(fence=fence) if stamped == fence else outcome
+            behind = fence is not None and outcome.fence < fence
+            if fence is not None and behind and not self.ended:
+                behind = self._stamped(number, fence) != fence
+                outcome = outcome._replace(fence=fence)
             with lock:
-                if not self.ended:
+                if not self.ended and not behind:
                     self.ballot.granted(number, outcome)
                     return
             self._give_back(number)
@@ -198,7 +205,8 @@ class QuorumAttempt:
             if not counted:
                 self._give_back(number)
         elif isinstance(outcome, Refused):
-            self._released[number] = None
+            with lock:
+                self.ballot.refused(number, outcome)
 
     def _give_back(self, number: int) -> None:
         members, request = self._members, self.requests[number]
@@ -224,11 +232,12 @@ class QuorumAttempt:
                 self._members.fan.begin(number, partial(self._give_back, number))
         self._finish(back, self._give_back)
 
-    def release(self) -> list[DBLockError | None]:
+    def release(self) -> tuple[list[DBLockError | None], int]:
         """Release the hold at each member that granted it; return when a majority has answered.
 
-        The outcome of each of these members is None, or the error. They include the members whose
-        answers came late, so that the threads that got them have released the token there.
+        The outcome of each of these members is None, or the error. The number is that of the other
+        members that do not have the token: they refused it, or a thread that got a late grant has
+        released it there.
         """
         again = self.ended  # the first release may have been executed at some members
         grants, unread = self._end()
@@ -244,12 +253,15 @@ class QuorumAttempt:
                 lambda: database.run(release.release(exchange, ending))
             )
 
-        self._finish(set(grants), end, lambda: self._enough(grants))
-        numbers = sorted(grants.keys() | self._released.keys())
-        return [self._released.get(number, self._members.silent(number)) for number in numbers]
+        self._finish(set(grants), end, self._enough)
+        with lock:
+            released, refused = dict(self._released), self.ballot.refusals.keys()
+            free = {number for number, one in released.items() if one is None} | refused
+        outcomes = [released.get(number, self._members.silent(number)) for number in sorted(grants)]
+        return outcomes, len(free - grants.keys())
 
-    def _enough(self, grants: Collection[int]) -> bool:
-        outcomes = [one for number, one in list(self._released.items()) if number in grants]
+    def _enough(self) -> bool:
+        outcomes = list(self._released.values())
         good = sum(outcome is None for outcome in outcomes)
         lost = sum(isinstance(outcome, LockLost) for outcome in outcomes)
         return good >= self._members.majority or lost > self.ballot.size - self._members.majority

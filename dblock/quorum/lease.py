@@ -78,12 +78,12 @@ class HeldAtMajority(HeldLease):
         self._database.keeper().drop(hold)
         hold.end(self._members.timeouts.socket, now)
         assert isinstance(hold, QuorumHold)
-        outcomes = hold.attempt.release()
-        if sum(outcome is None for outcome in outcomes) >= self._members.majority:
-            return
+        outcomes, free = hold.attempt.release()
         losses = [outcome for outcome in outcomes if isinstance(outcome, LockLost)]
-        if len(losses) > len(outcomes) - self._members.majority:
+        if len(losses) > len(outcomes) - self._members.majority:  # before all others: it was lost
             raise losses[0]
+        if sum(outcome is None for outcome in outcomes) + free >= self._members.majority:
+            return
         raise next(
             (one for one in outcomes if one is not None and not isinstance(one, LockLost)),
             Unavailable(f"no majority has released {self.name!r}", name=self.name),
@@ -231,14 +231,15 @@ class QuorumTaking:
                 reach, refused, now = None, verdict.refused, self._runtime.now()
                 if now >= until:
                     return refused
-                number += 1
-                if not policy.endless:
+                # The queue counts its own tries. These are the ones after it has granted the name.
+                number += queued
+                if queued and not policy.endless:
                     left = None if wait is None else until - now
                     sleep = policy.sleep_after(self._name, number, now - start, left)
                     if sleep is None:
                         return refused
                     self._runtime.sleep(sleep)
-            queued = policy.endless  # otherwise the policy counts tries, so the waiter makes them
+            queued = True
 
     def _try_once(self, until: float, *, queued: bool) -> Held | Split | Refused:
         """Ask the members once; if it is ``queued``, after the queue of one has granted the name.

@@ -114,15 +114,12 @@ class Quorum(OneDatabase):
         self._made: builtins.list[Locks] = [make(target) for target in given]
         names = [address(locks.engine.url) for locks in self._made]
         check_different(names)
-        first = self._made[0]
+        databases = [locks._database for locks in self._made]
+        keeper, callers = databases[0].keeper, databases[0].callers
+        for database in databases:  # a waiter in any queue says what it holds: deadlocks are found
+            database.callers = callers
         self._targets = given
-        self._members = Members(
-            [locks._database for locks in self._made],
-            names,
-            self._fan(len(given)),
-            first._database.keeper,
-            first._database.callers,
-        )
+        self._members = Members(databases, names, self._fan(len(given)), keeper, callers)
 
     # Overridden by the asyncio subclass.
     _locks: Callable[..., Locks] = Locks

@@ -581,7 +581,12 @@ SCENES = [
         {"look": ["shared", "free"], "join_readers": ["joined late"]},
     ),
     Scene("shared, and released", leaving),
-    Scene("shared, and not released", leaving, {"leave_readers": ["none"], "look": ["shared"]}),
+    Scene(
+        "shared, and an earlier try has released it",
+        leaving,
+        {"leave_readers": ["none"], "look": ["shared"]},
+    ),
+    Scene("shared, and lost", leaving, {"leave_readers": ["none"], "look": ["followed"]}),
     Scene(
         "shared, and the reply to the release is lost",
         leaving,

@@ -10,19 +10,21 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 import pytest
+from tenacity import stop_after_delay, wait_fixed
 
-from dblock import Locks, Quorum, RetryPolicy, Unavailable
+from dblock import DeadlockDetected, LockLost, Locks, Quorum, RetryPolicy, Unavailable
 from dblock.aio import AsyncQuorum
 from dblock.protocol.faults import Fault, StatementError
+from dblock.protocol.lease import Refused
 from dblock.protocol.renew import Asked, RenewalFailed
 from dblock.protocol.state import Renewal
 from dblock.protocol.term import Term
-from dblock.quorum.attempt import QuorumAttempt
+from dblock.quorum.attempt import Outcome, QuorumAttempt
 from dblock.quorum.lease import QuorumTaking
 from dblock.quorum.members import Members
 from tests.patience import SECONDS
 from tests.quorum.conftest import PATIENT, TIMES, held_at
-from tests.support import eventually
+from tests.support import Threads, eventually
 
 LONG = 60.0
 
@@ -100,7 +102,7 @@ def test_a_policy_that_ends_ends_the_wait_of_a_free_queue(files: list[str], quor
         for number in others:
             alone = stack.enter_context(Locks(files[number]))
             stack.enter_context(alone.lease("report", ttl=LONG, wait=SECONDS))
-        assert not quorum.lease("report", ttl=LONG, retry=few).acquire()
+        assert not quorum.lease("report", ttl=3.0, retry=few).acquire()
     assert slept == [1, 2]
 
 
@@ -255,6 +257,79 @@ def test_a_vote_that_is_given_back_late_counts_for_the_release(files: list[str])
                 ending.start()
                 lease.release()
                 ending.join()
+
+
+@pytest.fixture
+def last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third member's outcomes come after the verdict of the others."""
+    deliver = QuorumAttempt._deliver
+
+    def late(attempt: QuorumAttempt, number: int, outcome: Outcome) -> None:
+        if number == 2:
+            eventually(lambda: not attempt._deciding)
+        deliver(attempt, number, outcome)
+
+    monkeypatch.setattr(QuorumAttempt, "_deliver", late)
+
+
+@pytest.mark.usefixtures("last")
+def test_a_release_tells_a_loss_whatever_others_refused_late(files: list[str]) -> None:
+    """A late refusal counted for the release, and hid that one of two grants was lost."""
+    with Quorum(files, timeouts=PATIENT) as quorum, Locks(files[2]) as alone, alone.lease("report"):
+        lease = quorum.lease("report", ttl=LONG, wait=0)
+        assert lease.acquire()
+        hold: Any = lease._holds.last
+        eventually(lambda: 2 in hold.attempt.ballot.refusals)
+        with Locks(files[0]) as first:
+            assert first.release("report", force=True)
+        with pytest.raises(LockLost):
+            lease.release()
+
+
+@pytest.mark.usefixtures("last")
+def test_a_late_grant_with_too_small_a_fence_is_given_back(
+    files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader's value was written there with the larger fence that the others have."""
+    for url in files[:2]:
+        with Locks(url) as locks:
+            for _ in range(3):
+                with locks.lease("report", wait=SECONDS):
+                    pass
+    monkeypatch.setattr(QuorumAttempt, "_stamped", lambda *_: Refused(None))
+    quorum = Quorum(files, timeouts=PATIENT)
+    with quorum, quorum.lease("report", ttl=LONG, wait=0) as lease:
+        hold: Any = lease._holds.last
+        eventually(lambda: 2 in hold.attempt._released)
+        assert held_at(files[2:]) == 0
+        assert sorted(hold.attempt.ballot.grants) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "retry", [None, RetryPolicy(stop=stop_after_delay(SECONDS), wait=wait_fixed(0.05))]
+)
+@pytest.mark.parametrize("first", range(3))
+def test_a_deadlock_is_found_whose_waits_are_in_one_queue(
+    files: list[str], threads: Threads, retry: RetryPolicy | None, first: int
+) -> None:
+    """Only a waiter at the first of the databases said what it held."""
+    both = threading.Barrier(2)
+
+    def take(quorum: Quorum, name: str, other: str) -> bool:
+        with quorum.lease(name, ttl=LONG, wait=SECONDS):
+            both.wait(SECONDS)
+            try:
+                with quorum.lease(other, ttl=LONG, wait=SECONDS, retry=retry):
+                    return True
+            except DeadlockDetected:
+                return False
+
+    with Quorum(files, timeouts=PATIENT) as quorum:
+        with quorum.lease("before", ttl=LONG, wait=SECONDS):
+            order = quorum._members.order  # it needs the identities of the members
+        one, other, *_ = (name for name in map(str, range(99)) if order(name)[0] == first)
+        taking = [threads.start(take, quorum, *names) for names in ((one, other), (other, one))]
+        assert sorted(future.result(SECONDS) for future in taking) == [False, True]
 
 
 def test_an_interrupted_proclamation_leaves_nothing_behind(

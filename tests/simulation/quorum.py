@@ -197,8 +197,8 @@ class Referee:
         self._proclaimed[thread.name] = number
 
     def observe(self, election: QuorumElection) -> None:
-        """Read the leader. If one leads all the time, none but a candidate is shown in its place,
-        and that while a member is silent; its value is no older than the last at the beginning."""
+        """Read the leader. If one leads all the time, a leader is shown; and if that is the one,
+        its value is no older than its last one at the beginning."""
         before = self._leader()
         written = 0 if before is None else self._proclaimed.get(before.thread.name, 0)
         found = election.leader()

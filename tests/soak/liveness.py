@@ -80,6 +80,8 @@ def ghosts(facts: Facts) -> Found:
         refused = [one for one in acquires if not waits(one) and is_refused(one)]
         checked += len(refused)
         for start, end in times.quiet(name):
+            if end - start <= BOUND:
+                continue
             late = [one for one in refused if start + BOUND < one.sent.at and times.end(one) < end]
             if not late:
                 continue

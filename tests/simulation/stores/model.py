@@ -885,7 +885,7 @@ class ModelStore(Store):
         if name is None:
             return (), 0
         lasts = name.token is not None and name.expires is not None and name.expires > now
-        leads = lasts and not is_shared(name.token or "") and witness is not None
+        leads = lasts and not is_shared(name.token or "")
         leads = leads and witness is not None and name.fence > witness.epoch
         fence, value, _ = self.tables.values.get(command.name, (0, "", 0.0))
         since = _moment(name.acquired) if leads else None
