@@ -54,7 +54,7 @@ class QuorumAttempt:
         self._mailbox: Mailbox[Outcome] = Mailbox(members.runtime)
         #: Whether the caller reads the mailbox; and whether the token is to be held no more.
         self._deciding, self.ended = True, False
-        #: The members whose votes have no reply yet, or one that no thread has acted on.
+        #: The members whose votes have no reply yet, or a reply on which no thread has acted.
         self._asked: set[int] = set()
         #: The outcomes of the releases: None, or why the member may hold the token still.
         self._released: dict[int, DBLockError | None] = {}
@@ -235,9 +235,8 @@ class QuorumAttempt:
     def release(self) -> tuple[list[DBLockError | None], int]:
         """Release the hold at each member that granted it; return when a majority has answered.
 
-        The outcome of each of these members is None, or the error. The number is that of the other
-        members that do not have the token: they refused it, or a thread that got a late grant has
-        released it there.
+        Return the outcome of each of these members, None or the error; and how many others do not
+        have the token: they refused it, or a thread that got a late grant has released it there.
         """
         again = self.ended  # the first release may have been executed at some members
         grants, unread = self._end()

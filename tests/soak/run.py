@@ -157,6 +157,10 @@ def probe(plan: Plan) -> None:
             leases = [locks.lease(name, ttl=ttl, wait=0) for name in left]
             left = [lease.name for lease in leases if acquire(recorder, lease) is None]
     for url in members or (plan.url,):
+        with Locks(url, timeouts=TIMEOUTS) as alone:  # a majority of a quorum may be without it
+            for name in plan.names if members else ():
+                with alone.lease(name, ttl=ttl, wait=PATIENCE * ttl):
+                    pass
         for key, waiters in execute(url, "SELECT lock_name, waiters FROM dblock_lock"):
             recorder.begin("queue", name=text(key), waiters=waiters).tell("ok")
     recorder.close()
