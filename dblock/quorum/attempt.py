@@ -189,13 +189,12 @@ class QuorumAttempt:
     def _late(self, number: int, outcome: Outcome) -> None:
         """Act on an outcome that came after the verdict. The caller is at the member."""
         if isinstance(outcome, Held):
-            fence = self.ballot.fence
-            behind = fence is not None and outcome.fence < fence
-            if fence is not None and behind and not self.ended:
-                behind = self._stamped(number, fence) != fence
+            fence = self.ballot.fence or outcome.fence
+            behind = outcome.fence < fence and not self.ended
+            if behind and self._stamped(number, fence) == fence:
                 outcome = outcome._replace(fence=fence)
             with lock:
-                if not self.ended and not behind:
+                if not self.ended and outcome.fence >= fence:
                     self.ballot.granted(number, outcome)
                     return
             self._give_back(number)

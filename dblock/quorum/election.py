@@ -214,7 +214,7 @@ def read_leader(members: Members, name: str) -> Leader | None:
 def leading(shown: Sequence[LeaderRow], away: int, majority: int) -> Leader | None:
     """Return the leader of whom a majority may know, with its newest value; None without one.
 
-    ``shown`` is what members show, ``away`` is the number of those that do not answer. A member
+    ``shown`` is what members show, ``away`` is the number of members that do not answer. A member
     that has lost the leader's hold may have its newest value: each of ``shown`` counts for that.
     """
     terms: dict[str | None, list[Leader]] = {}

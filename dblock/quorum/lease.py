@@ -232,8 +232,8 @@ class QuorumTaking:
                 if now >= until:
                     return refused
                 # The queue counts its own tries. These are the ones after it has granted the name.
-                number += queued
                 if queued and not policy.endless:
+                    number += 1
                     left = None if wait is None else until - now
                     sleep = policy.sleep_after(self._name, number, now - start, left)
                     if sleep is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from dblock import Locks, Quorum, Timeouts
+from dblock.quorum.attempt import Outcome, QuorumAttempt
 from dblock.schema import upgrade
 from tests.patience import SECONDS
 from tests.servers import PostgreSQL
+from tests.support import eventually
 
 #: One member that is silent costs `connect` once, so the tests wait for less than usual.
 TIMES = Timeouts(connect=2, query=5, socket=10)
@@ -36,6 +39,25 @@ def held_at(urls: list[str], name: str = "report") -> int:
         with Locks(url) as locks:
             count += locks.show(name).held
     return count
+
+
+def writer(url: str) -> sqlite3.Connection:
+    """Begin to write to a SQLite file, which nobody else can do until the rollback."""
+    file = sqlite3.connect(url.removeprefix("sqlite:///"), check_same_thread=False)
+    file.execute("BEGIN IMMEDIATE")
+    return file
+
+
+def answer_last(monkeypatch: pytest.MonkeyPatch, last: int) -> None:
+    """Let the outcomes of a member come after the verdict of the others."""
+    deliver = QuorumAttempt._deliver
+
+    def late(attempt: QuorumAttempt, number: int, outcome: Outcome) -> None:
+        if number == last:
+            eventually(lambda: not attempt._deciding)
+        deliver(attempt, number, outcome)
+
+    monkeypatch.setattr(QuorumAttempt, "_deliver", late)
 
 
 @pytest.fixture

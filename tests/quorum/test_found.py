@@ -19,11 +19,11 @@ from dblock.protocol.lease import Refused
 from dblock.protocol.renew import Asked, RenewalFailed
 from dblock.protocol.state import Renewal
 from dblock.protocol.term import Term
-from dblock.quorum.attempt import Outcome, QuorumAttempt
+from dblock.quorum.attempt import QuorumAttempt
 from dblock.quorum.lease import QuorumTaking
 from dblock.quorum.members import Members
 from tests.patience import SECONDS
-from tests.quorum.conftest import PATIENT, TIMES, held_at
+from tests.quorum.conftest import PATIENT, TIMES, answer_last, held_at, writer
 from tests.support import Threads, eventually
 
 LONG = 60.0
@@ -221,10 +221,7 @@ def test_the_end_waits_for_the_release_at_each_member_in_tasks(files: list[str])
         lease = quorum.lease("report", ttl=LONG, wait=SECONDS)
         assert await lease.acquire()
         await asyncio.to_thread(eventually, lambda: held_at(files) == 3)
-        file = files[2].removeprefix("sqlite:///")
-        other = sqlite3.connect(file, check_same_thread=False)
-        with Locks(files[2]) as locks, closing(other):
-            other.execute("BEGIN IMMEDIATE")
+        with Locks(files[2]) as locks, closing(writer(files[2])) as other:
             await lease.release()
             assert await asyncio.to_thread(lambda: locks.show("report").held)
             asyncio.get_running_loop().call_later(1.0, other.rollback)
@@ -234,15 +231,11 @@ def test_the_end_waits_for_the_release_at_each_member_in_tasks(files: list[str])
     asyncio.run(main())
 
 
-def test_a_vote_that_is_given_back_late_counts_for_the_release(files: list[str]) -> None:
+def test_a_vote_that_is_given_back_late_counts_for_the_release(
+    files: list[str], threads: Threads
+) -> None:
     """The lease was held at the first and the third; the second has its vote at last, and the third
     is silent. No majority has the name any more."""
-
-    def writer(url: str) -> sqlite3.Connection:
-        file = sqlite3.connect(url.removeprefix("sqlite:///"), check_same_thread=False)
-        file.execute("BEGIN IMMEDIATE")
-        return file
-
     with Quorum(files, timeouts=PATIENT) as quorum:
         with quorum.lease("other", ttl=LONG, wait=SECONDS):
             pass
@@ -251,30 +244,24 @@ def test_a_vote_that_is_given_back_late_counts_for_the_release(files: list[str])
             lease = quorum.lease("report", ttl=LONG, wait=SECONDS)
             assert lease.acquire()
             eventually(lambda: held_at(files) == 2)
+            hold: Any = lease._holds.last
+
+            def answer() -> None:
+                eventually(lambda: hold.attempt.ended)
+                second.rollback()
+
             with closing(writer(files[2])):
                 quorum._members.suspects.add(2)  # no need to wait until it is one
-                ending = threading.Timer(0.5, second.rollback)
-                ending.start()
+                threads.start(answer)
                 lease.release()
-                ending.join()
+                threads.join()
 
 
-@pytest.fixture
-def last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The third member's outcomes come after the verdict of the others."""
-    deliver = QuorumAttempt._deliver
-
-    def late(attempt: QuorumAttempt, number: int, outcome: Outcome) -> None:
-        if number == 2:
-            eventually(lambda: not attempt._deciding)
-        deliver(attempt, number, outcome)
-
-    monkeypatch.setattr(QuorumAttempt, "_deliver", late)
-
-
-@pytest.mark.usefixtures("last")
-def test_a_release_tells_a_loss_whatever_others_refused_late(files: list[str]) -> None:
+def test_a_release_tells_a_loss_whatever_others_refused_late(
+    files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A late refusal counted for the release, and hid that one of two grants was lost."""
+    answer_last(monkeypatch, 2)
     with Quorum(files, timeouts=PATIENT) as quorum, Locks(files[2]) as alone, alone.lease("report"):
         lease = quorum.lease("report", ttl=LONG, wait=0)
         assert lease.acquire()
@@ -286,11 +273,11 @@ def test_a_release_tells_a_loss_whatever_others_refused_late(files: list[str]) -
             lease.release()
 
 
-@pytest.mark.usefixtures("last")
 def test_a_late_grant_with_too_small_a_fence_is_given_back(
     files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A leader's value was written there with the larger fence that the others have."""
+    answer_last(monkeypatch, 2)
     for url in files[:2]:
         with Locks(url) as locks:
             for _ in range(3):

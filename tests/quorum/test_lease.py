@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sqlite3
 import threading
 from concurrent.futures import Future
 from contextlib import closing
@@ -23,7 +22,7 @@ from dblock import (
 from dblock.quorum.quorum import OneDatabase
 from dblock.schema import upgrade
 from tests.patience import SECONDS
-from tests.quorum.conftest import PATIENT, held_at
+from tests.quorum.conftest import PATIENT, held_at, writer
 from tests.support import Threads, eventually
 
 #: A TTL that no test waits for.
@@ -120,9 +119,7 @@ def test_the_end_waits_for_the_release_at_each_member(files: list[str]) -> None:
     lease = quorum.lease("report", ttl=LONG, wait=SECONDS)
     assert lease.acquire()
     eventually(lambda: held_at(files) == 3)
-    file = files[2].removeprefix("sqlite:///")
-    with Locks(files[2]) as locks, closing(sqlite3.connect(file, check_same_thread=False)) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with Locks(files[2]) as locks, closing(writer(files[2])) as other:
         lease.release()
         assert locks.show("report").held
         writing = threading.Timer(1.0, other.rollback)

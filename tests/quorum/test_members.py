@@ -12,10 +12,9 @@ import pytest
 from sqlalchemy import make_url
 
 from dblock import LockLost, Locks, Quorum, Unavailable
-from dblock.quorum.attempt import Outcome, QuorumAttempt
 from dblock.quorum.lease import QuorumHold
 from tests.patience import SECONDS
-from tests.quorum.conftest import PATIENT, TIMES, held_at
+from tests.quorum.conftest import PATIENT, TIMES, answer_last, held_at
 from tests.servers import PostgreSQL
 from tests.support import eventually
 
@@ -165,12 +164,6 @@ def test_a_member_that_always_answers_last_joins_too(
     files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its refusals come after the verdict of the others, so no attempt reads them."""
-    deliver = QuorumAttempt._deliver
-
-    def late(attempt: QuorumAttempt, number: int, outcome: Outcome) -> None:
-        if number == 0:
-            eventually(lambda: not attempt._deciding)
-        deliver(attempt, number, outcome)
 
     def hold(quorum: Quorum) -> None:
         with quorum.lease("report", ttl=SHORT, wait=SECONDS):
@@ -179,7 +172,7 @@ def test_a_member_that_always_answers_last_joins_too(
     with Quorum(files, timeouts=TIMES) as quorum, Quorum(files, timeouts=TIMES) as other:
         hold(other)
         quorum.rejoin(0)
-        monkeypatch.setattr(QuorumAttempt, "_deliver", late)
+        answer_last(monkeypatch, 0)
 
         def joins() -> bool:
             hold(other)
