@@ -331,6 +331,18 @@ def test_a_deposed_leader_proclaims_nothing(
         assert told(election.leader()) == (2, "new")
 
 
+def test_a_value_is_refused_before_the_next_holder_has_one(
+    election: Election, others: Locks, locks: Locks, engine: Engine
+) -> None:
+    """Its token decides: the name's value still has the fence of the deposed leader."""
+    old = election.campaign()
+    expire(engine, locks, "leader")
+    with others.lease("leader", wait=0):  # which publishes nothing, unlike a new leader
+        assert old.held
+        with pytest.raises(LockLost):
+            old.proclaim("still me")
+
+
 def test_nothing_is_proclaimed_by_who_has_expired(
     election: Election, locks: Locks, engine: Engine
 ) -> None:
