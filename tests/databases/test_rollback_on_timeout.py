@@ -5,14 +5,17 @@ The user is told so, as of a deadlock. Otherwise the transaction stays, with all
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from sqlalchemy import MetaData, create_engine, text
 from sqlalchemy.engine import Engine
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from dblock import DeadlockDetected, InProgress, Locks, NotAcquired, fencing
+from dblock.aio import fencing as async_fencing
 from dblock.schema import upgrade
 from tests.conftest import OwnServers
 from tests.servers import MariaDB, MySQL
@@ -51,6 +54,26 @@ def test_a_gate_says_so_without_a_locks(engine: Engine, threads: Threads) -> Non
     with new_session(engine) as first:
         fencing.gate(first, "busy", 1)
         threads.run(second)
+
+
+@pytest.mark.parametrize("driver", ["asyncmy", "aiomysql"])
+def test_a_gate_says_so_under_asyncio(engine: Engine, driver: str) -> None:
+    fencing.table(MetaData()).create(engine)
+
+    async def second() -> None:
+        users = create_async_engine(engine.url.set(drivername=f"mysql+{driver}"))
+        async with users.connect() as connection:
+            await connection.execute(text("SET SESSION innodb_lock_wait_timeout = 1"))
+            with pytest.raises(DeadlockDetected, match="undoing this transaction"):
+                await async_fencing.gate(connection, "busy", 2)
+            await connection.rollback()
+            first.rollback()
+            await async_fencing.gate(connection, "busy", 2)
+        await users.dispose()
+
+    with new_session(engine) as first:
+        fencing.gate(first, "busy", 1)
+        asyncio.run(second())
 
 
 def lock_row(locks: Locks, on: Any, wait: float) -> None:
