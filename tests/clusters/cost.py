@@ -6,12 +6,15 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import cycle
+from typing import Any
 
 from benchmarks.measure import TOTAL, Cycle, interleave
 from dblock import Locks
 from dblock.schema import upgrade
+from tests.clusters.cluster import Cluster
 from tests.clusters.galera import Galera
-from tests.clusters.patroni import Mode, Patroni
+from tests.clusters.group import Group
+from tests.clusters.patroni import Patroni
 from tests.clusters.replicas import Replicas
 from tests.servers import MariaDB, MySQL, OwnServer, PostgreSQL
 
@@ -30,19 +33,10 @@ def one_server(kind: type[PostgreSQL | MariaDB | MySQL]) -> SetUp:
     return start
 
 
-def patroni(mode: Mode, nodes: int) -> SetUp:
+def primary_of(make: Callable[..., Cluster[Any]], *how: Any) -> SetUp:
     def start(stack: ExitStack) -> Sequence[str]:
-        cluster = stack.enter_context(Patroni(mode, nodes, durable=True))
+        cluster = stack.enter_context(make(*how, durable=True))
         cluster.create_database(DATABASE)
-        return [cluster.primary.url_for(DATABASE)]
-
-    return start
-
-
-def replicas(kind: str) -> SetUp:
-    def start(stack: ExitStack) -> Sequence[str]:
-        cluster = stack.enter_context(Replicas(kind, durable=True))
-        cluster.primary.create_database(DATABASE)
         return [cluster.primary.url_for(DATABASE)]
 
     return start
@@ -59,11 +53,12 @@ def galera(writers: int) -> SetUp:
 
 #: Of each set-up: the one server that it is compared with, and how it is started.
 SET_UPS: dict[str, tuple[SetUp, SetUp]] = {
-    "Patroni, asynchronous, 2 nodes": (one_server(PostgreSQL), patroni("async", 2)),
-    "Patroni, synchronous, 2 nodes": (one_server(PostgreSQL), patroni("sync", 2)),
-    "Patroni, quorum, 3 nodes": (one_server(PostgreSQL), patroni("quorum", 3)),
-    "MariaDB, semi-synchronous replica": (one_server(MariaDB), replicas("mariadb")),
-    "MySQL, semi-synchronous replica": (one_server(MySQL), replicas("mysql")),
+    "Patroni, asynchronous, 2 nodes": (one_server(PostgreSQL), primary_of(Patroni, "async", 2)),
+    "Patroni, synchronous, 2 nodes": (one_server(PostgreSQL), primary_of(Patroni, "sync", 2)),
+    "Patroni, quorum, 3 nodes": (one_server(PostgreSQL), primary_of(Patroni, "quorum", 3)),
+    "MariaDB, semi-synchronous replica": (one_server(MariaDB), primary_of(Replicas, "mariadb")),
+    "MySQL, semi-synchronous replica": (one_server(MySQL), primary_of(Replicas, "mysql")),
+    "MySQL, group of 3, one primary": (one_server(MySQL), primary_of(Group)),
     "Galera, one of 3 nodes written to": (one_server(MariaDB), galera(1)),
     "Galera, 3 nodes written to": (one_server(MariaDB), galera(3)),
 }

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 import pymysql
-from sqlalchemy import make_url
-from sqlalchemy.exc import DBAPIError
 
-from tests.clusters.cluster import Cluster
-from tests.clusters.helpers import BRIEFLY, HAProxy, family_check
-from tests.servers.base import Server, execute
+from tests.clusters.one_writer import Node, OneWriter
+from tests.servers.base import execute
 from tests.servers.mariadb import MariaDB
 from tests.servers.mysql import MySQL
-from tests.servers.mysql_base import OwnFamily
 from tests.support import eventually
 
 NEVER = 4_000_000_000  # ms; a primary that waits for no replica after some time loses commits
 READ_ONLY = "--read-only=ON"  # until it is the primary
-#: What programs connect as. It is not exempt from read_only, as root is.
-USER = "app"
 
 
-class Node(OwnFamily):
+class SemiSync(Node):
     """One of the two."""
 
     #: How its statements and settings call a primary and a replica.
@@ -37,11 +29,9 @@ class Node(OwnFamily):
     wait: ClassVar[str]
     #: The variable that has the position up to which the server has written.
     written: ClassVar[str]
-    #: The method of root's login, where the server insists on one.
-    login: ClassVar[str] = ""
 
     @abstractmethod
-    def follow(self, primary: Node) -> None:
+    def follow(self, primary: SemiSync) -> None:
         """Be the replica of another."""
 
     def promote(self, *, alone: bool = False) -> None:
@@ -73,20 +63,12 @@ class Node(OwnFamily):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a commit waits for the replica."""
         return self.status(f"rpl_semi_sync_{self.source}_wait_sessions") != "0"
 
     @property
     def is_heard(self) -> bool:
         """Whether a replica acknowledges what it commits."""
         return self.status(f"rpl_semi_sync_{self.source}_clients") == "1"
-
-    @property
-    def is_primary(self) -> bool:
-        patience = {"connect_timeout": BRIEFLY, "read_timeout": BRIEFLY}
-        with contextlib.suppress(DBAPIError):
-            return self.running and execute(self.url, "SELECT @@read_only", **patience) == [(0,)]
-        return False
 
     def _has(self, position: str) -> bool:
         return execute(self.url, f"SELECT {self.wait}('{position}', 1)") == [(0,)]
@@ -98,7 +80,7 @@ class Node(OwnFamily):
             return str(cursor.fetchall()[0][self.received])
 
 
-class MariaDBNode(Node, MariaDB):
+class MariaDBNode(SemiSync, MariaDB):
     name = "MariaDB replica"
     source, replica = "master", "SLAVE"
     received, wait, written = "Gtid_IO_Pos", "MASTER_GTID_WAIT", "gtid_binlog_pos"
@@ -117,7 +99,7 @@ class MariaDBNode(Node, MariaDB):
         )
         super().__init__(durable, options=[*options, f"--server-id={number}"])
 
-    def follow(self, primary: Node) -> None:
+    def follow(self, primary: SemiSync) -> None:
         execute(
             self.url,
             f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={primary.port}, "
@@ -131,7 +113,7 @@ class MariaDBNode(Node, MariaDB):
         return position
 
 
-class MySQLNode(Node, MySQL):
+class MySQLNode(SemiSync, MySQL):
     name = "MySQL replica"
     source, replica = "source", "REPLICA"
     received, wait, written = "Retrieved_Gtid_Set", "WAIT_FOR_EXECUTED_GTID_SET", "gtid_executed"
@@ -152,7 +134,7 @@ class MySQLNode(Node, MySQL):
         )
         super().__init__(durable, options=[*options, f"--server-id={number}"])
 
-    def follow(self, primary: Node) -> None:
+    def follow(self, primary: SemiSync) -> None:
         # Otherwise each change that it applies would wait for a replica of its own.
         execute(
             self.url,
@@ -167,65 +149,25 @@ class MySQLNode(Node, MySQL):
 NODES: dict[str, type[MariaDBNode | MySQLNode]] = {"mariadb": MariaDBNode, "mysql": MySQLNode}
 
 
-class Replicas(Cluster[Node]):
-    """A primary and its replica, with HAProxy in front. What was killed stays away."""
+class Replicas(OneWriter[MariaDBNode | MySQLNode]):
+    """A primary and its replica."""
 
     def __init__(self, kind: str = "mariadb", durable: bool = False) -> None:
         make = NODES[kind]
-        self.nodes = [make(1, durable), make(2, durable)]
-        self._haproxy = HAProxy(
-            f"mysql+pymysql://{USER}@127.0.0.1:{{port}}/mysql",
-            family_check("SHOW GLOBAL VARIABLES LIKE 'read_only'", b"\3OFF", make.login),
-            lambda: {node.port: "" for node in self.nodes},
-            many=1,
-        )
+        super().__init__([make(1, durable), make(2, durable)])
 
-    @property
-    def url(self) -> str:
-        return self._haproxy.url
-
-    @property
-    def _parts(self) -> Sequence[Server]:
-        return (*self.nodes, self._haproxy)
-
-    def start(self) -> None:
+    def _connect_nodes(self) -> None:
         primary, replica = self.nodes
-        for node in self.nodes:
-            node.start()
         replica.follow(primary)
         eventually(lambda: primary.is_heard)
-        execute(
-            primary.url,
-            f"CREATE USER {USER}@'127.0.0.1'",
-            f"GRANT ALL ON `%%`.* TO {USER}@'127.0.0.1'",  # which read_only is above
-        )
         primary.lead()
-        self._haproxy.start()
-        self.settle()
-
-    def _primaries(self) -> Iterable[Node]:
-        return (node for node in self.nodes if node.is_primary)
 
     @property
-    def replica(self) -> Node:
-        (replica,) = (node for node in self.nodes if node is not self.primary)
+    def replica(self) -> SemiSync:
+        (replica,) = self.replicas
         return replica
 
-    def settle(self) -> None:
-        """Wait until clients come to the primary."""
-        eventually(lambda: self._haproxy.decided)
-        eventually(self._leads_to_the_primary)
-
-    def _leads_to_the_primary(self) -> bool:
-        url = make_url(self.url).set(database=None)
-        with contextlib.suppress(DBAPIError):
-            return execute(str(url), "SELECT @@port") == [(self.primary.port,)]
-        return False
-
-    # --- what happens to it --------------------------------------------------------------------
-
     def fail_over(self) -> None:
-        """Let the primary die, and the replica, which may be frozen, have its place."""
         replica = self.replica
         self.primary.kill()
         replica.resume()
@@ -233,7 +175,6 @@ class Replicas(Cluster[Node]):
         self.settle()
 
     def switch_over(self) -> None:
-        """Let the two change places, in an orderly way."""
         old, new = self.primary, self.replica
         new.catch_up(old.step_down())
         new.promote()

@@ -1,18 +1,22 @@
-"""Semi-synchronous replication: the replica has every grant that dblock has reported."""
+"""Semi-synchronous replication, and MySQL's group replication: another server has every grant that
+dblock has reported."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
 import pytest
 
 from dblock import DBLockError, Lease, LockLost, Locks, OutcomeUnknown, Timeouts, Unavailable
 from dblock.doctor import Finding, Level, examine
 from dblock.schema import upgrade
+from tests.clusters.group import Group
+from tests.clusters.one_writer import OneWriter
 from tests.clusters.replicas import NODES, Replicas
 from tests.conftest import EVER, find_or_skip
 from tests.servers import execute
@@ -23,16 +27,22 @@ BRIEF = Timeouts(query=1, connect=1, socket=2)
 BOTH = "SELECT lock_name, fence FROM dblock_lock"
 
 
-@pytest.fixture(params=NODES)
-def replicas(request: pytest.FixtureRequest) -> Iterator[Replicas]:
-    with find_or_skip(partial(Replicas, request.param)) as cluster:
+CLUSTERS: dict[str, Callable[[], OneWriter[Any]]] = {
+    **{kind: partial(Replicas, kind) for kind in NODES},
+    "mysql-group": Group,
+}
+
+
+@pytest.fixture(params=CLUSTERS)
+def replicas(request: pytest.FixtureRequest) -> Iterator[OneWriter[Any]]:
+    with find_or_skip(CLUSTERS[request.param]) as cluster:
         cluster.create_database("app")
         upgrade(cluster.url_for("app"))
         yield cluster
 
 
 @pytest.fixture
-def held(replicas: Replicas) -> Iterator[list[Lease]]:
+def held(replicas: OneWriter[Any]) -> Iterator[list[Lease]]:
     """A lease in each world, which does not renew itself."""
     with ExitStack() as stack:
         leases = []
@@ -52,7 +62,7 @@ def all_are_lost(held: list[Lease]) -> None:
 
 
 def test_the_promoted_replica_has_every_grant(
-    replicas: Replicas, held: list[Lease], threads: Threads
+    replicas: OneWriter[Any], held: list[Lease], threads: Threads
 ) -> None:
     """Grants are under way when it hears no more and the primary dies."""
     granted: dict[str, int] = {}
@@ -67,7 +77,7 @@ def test_the_promoted_replica_has_every_grant(
 
     working = [threads.start(work, f"name {number}") for number in range(4)]
     eventually(lambda: sum(granted.values()) > 100)
-    replicas.replica.pause()
+    replicas.freeze_replicas()
     eventually(lambda: replicas.primary.is_waiting)
     over.set()
     replicas.fail_over()
@@ -86,17 +96,17 @@ def test_the_promoted_replica_has_every_grant(
 
 
 def test_holders_are_told_that_the_replica_is_the_primary(
-    replicas: Replicas, held: list[Lease]
+    replicas: OneWriter[Any], held: list[Lease]
 ) -> None:
     replicas.switch_over()
     all_are_lost(held)
 
 
-def test_nothing_is_granted_while_no_replica_hears(replicas: Replicas) -> None:
+def test_nothing_is_granted_while_no_replica_hears(replicas: OneWriter[Any]) -> None:
     """Not even when dblock has ended the session that waits, and the primary has committed."""
     url = replicas.url_for("app")
     with Locks(url, timeouts=BRIEF) as locks:
-        replicas.replica.pause()
+        replicas.freeze_replicas()
         lease = locks.lease("name", ttl=LONG, wait=0)
         with pytest.raises((OutcomeUnknown, Unavailable)):
             lease.acquire()
@@ -111,6 +121,24 @@ def test_nothing_is_granted_while_no_replica_hears(replicas: Replicas) -> None:
         locks.release("name", force=True)
         with locks.lease("name", ttl=LONG):
             pass
+
+
+@pytest.mark.parametrize("replicas", ["mysql-group"], indirect=True)
+def test_a_primary_that_its_group_has_left_behind_grants_nothing(replicas: OneWriter[Any]) -> None:
+    """It was frozen meanwhile, and takes itself for the primary when it goes on."""
+    old = replicas.primary
+    with Locks(old.url_for("app"), timeouts=BRIEF) as locks:
+        assert not locks.show("name").held  # it is connected
+        old.pause()
+        replicas.settle()
+        assert replicas.primary is not old
+        with Locks(replicas.url_for("app")) as others, others.lease("name", ttl=LONG) as lease:
+            old.resume()
+            behind = locks.lease("name", ttl=LONG, wait=0)
+            with contextlib.suppress(DBLockError):
+                behind.acquire()
+            assert not behind.held
+            lease.renew()
 
 
 @pytest.mark.parametrize("replicas", ["mariadb"], indirect=True)

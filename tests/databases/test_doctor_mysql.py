@@ -9,6 +9,7 @@ import pytest
 
 from dblock import Locks, Unavailable
 from dblock.schema import upgrade
+from tests.clusters.group import bootstrap, join, member_options
 from tests.conftest import NewDatabase, OwnServers, find_or_skip, new_name
 from tests.databases.test_doctor import findings, level
 from tests.servers import MySQL, execute
@@ -166,40 +167,20 @@ def test_replicas(own_server: OwnServers) -> None:
 # --- group replication ---------------------------------------------------------------------------
 
 
-def in_a_group(number: int, port: int, seeds: list[int], *options: str) -> MySQL:
-    addresses = ",".join(f"127.0.0.1:{seed}" for seed in seeds)
-    return replicating(
-        number,
-        LOADED.format("group_replication"),
-        "--report-host=127.0.0.1",
-        "--loose-group-replication-start-on-boot=OFF",
-        "--loose-group-replication-group-name=8f0ea49e-0b1c-4ec5-a1a5-0c4a1b0b3a01",
-        f"--loose-group-replication-local-address=127.0.0.1:{port}",
-        f"--loose-group-replication-group-seeds={addresses}",
-        "--loose-group-replication-recovery-get-public-key=ON",
-        "--loose-group-replication-consistency=EVENTUAL",
-        *options,
-    )
+def in_a_group(number: int, port: int, ports: list[int], *options: str) -> MySQL:
+    options = ("--loose-group-replication-consistency=EVENTUAL", *options)
+    return MySQL(options=[*member_options(number, port, ports), *options])
 
 
 def a_group(own_server: OwnServers, *options: str) -> tuple[MySQL, MySQL]:
     """A group of one, and a server that may join it."""
-    seeds = [free_port(), free_port()]
+    ports = [free_port(), free_port()]
     first, second = (
-        own_server(partial(in_a_group, number, port, seeds, *options))
-        for number, port in enumerate(seeds, 1)
+        own_server(partial(in_a_group, number, port, ports, *options))
+        for number, port in enumerate(ports, 1)
     )
-    execute(
-        first.url,
-        "SET GLOBAL group_replication_bootstrap_group = ON",
-        "START GROUP_REPLICATION USER='root'",
-        "SET GLOBAL group_replication_bootstrap_group = OFF",
-    )
+    bootstrap(first)
     return first, second
-
-
-def join(server: MySQL) -> None:
-    execute(server.url, "RESET BINARY LOGS AND GTIDS", "START GROUP_REPLICATION USER='root'")
 
 
 def test_a_group_with_one_primary(own_server: OwnServers) -> None:
