@@ -11,7 +11,7 @@ from tests.conftest import OwnServers
 from tests.servers import FAMILY
 from tests.soak import report
 from tests.soak.facts import History
-from tests.soak.minorities import WithoutAMember
+from tests.soak.minorities import WithoutAMinority
 from tests.soak.nemesis import EVERYWHERE, Fault
 from tests.soak.profiles import PROFILES
 from tests.soak.run import Settings, soak
@@ -37,13 +37,13 @@ def test_a_member_of_a_quorum_that_dies_and_forgets(
 ) -> None:
     """The short form of these soaks: of what happens to members, only this."""
 
-    def kinds(nemesis: WithoutAMember) -> dict[str, dict[str, Fault]]:
+    def kinds(nemesis: WithoutAMinority) -> dict[str, dict[str, Fault]]:
         members = all_of_them(nemesis)[EVERYWHERE]
         shown = members.keys() & {"member killed", "member restored"}
         return {EVERYWHERE: {name: members[name] for name in sorted(shown)}}
 
-    all_of_them = WithoutAMember.kinds
-    monkeypatch.setattr(WithoutAMember, "kinds", kinds)
+    all_of_them = WithoutAMinority.kinds
+    monkeypatch.setattr(WithoutAMinority, "kinds", kinds)
     run("quorum", kind, own_server, tmp_path, 0, ttl=2.0, holds=50)
 
 

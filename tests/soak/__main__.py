@@ -28,7 +28,7 @@ MISSING = 69  # EX_UNAVAILABLE: there is no server to run it on
 @click.option("--profile", type=click.Choice(list(PROFILES)), default="chaos", show_default=True)
 @click.option(
     "--database",
-    type=click.Choice([*OWN, "pgbouncer", "sqlite", "mix"]),
+    type=click.Choice([*OWN, "pgbouncer", "sqlite", "mix", "five"]),
     default="postgresql",
 )
 @click.option("--seed", type=int, help="Of the workers' choices and of the faults.")

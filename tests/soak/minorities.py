@@ -1,9 +1,10 @@
-"""What happens to the members of a quorum: to one of them at a time."""
+"""What happens to the members of a quorum: to a minority of them at a time."""
 
 from __future__ import annotations
 
 import contextlib
 import random
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -19,25 +20,31 @@ from .crew import Crew, Place
 from .file import File
 from .havoc import Havoc
 from .history import RESTORED
+from .members import Member, Members
 from .nemesis import EVERYWHERE, Fault
 from .plan import Plan
 from .recorded import TIMEOUTS
-from .trio import Member, Trio
 
 # In TTLs: how long a member is away; how old a copy is, at least; and from the time when all vote
 # again to the next fault. After that every hold has ended that a majority without the member has.
 AWAY, OLD, WHOLE = (0.3, 1.5), (1.0, 3.0), (1.0, 1.5)
 
 
-class WithoutAMember(Havoc):
-    """One member is away, or forgets; the next when all vote again. Workers die and stop, too."""
+class WithoutAMinority(Havoc):
+    """Of 2f + 1 members f are away, or forget. Workers die and stop, too.
+
+    There is a thread for each of the f. It goes on to another member when all vote again.
+    """
 
     between: ClassVar[dict[str, float]] = {EVERYWHERE: 0.2, "workers": 2.0}
 
     def __init__(self, crew: Crew, server: Server, database: str, plan: Plan) -> None:
-        assert isinstance(server, Trio)
+        assert isinstance(server, Members)
         self._members = server.members
         self._copies: dict[Member, Path] = {}
+        #: The members that a thread has to itself.
+        self._taken: set[Member] = set()
+        self._choosing = threading.Lock()
         direct = [member.direct for member in self._members]
         self._quorum = Quorum(direct, timeouts=TIMEOUTS)
         super().__init__(crew, server, database, plan)
@@ -54,7 +61,9 @@ class WithoutAMember(Havoc):
                 "member cut off": partial(self._cut_off, silently=False),
                 "member silent": partial(self._cut_off, silently=True),
             }
-        return {"workers": super().kinds()["workers"], EVERYWHERE: members}
+        minority = (len(self._members) - 1) // 2
+        threads = [EVERYWHERE, *(f"{EVERYWHERE} {number}" for number in range(2, minority + 1))]
+        return {"workers": super().kinds()["workers"], **dict.fromkeys(threads, members)}
 
     def __exit__(
         self,
@@ -68,11 +77,14 @@ class WithoutAMember(Havoc):
     @contextlib.contextmanager
     def _one(self, chance: random.Random, members: list[Member]) -> Iterator[Member]:
         """Draw a member for a fault; after that wait until the quorum is whole."""
-        member = chance.choice(members)
+        with self._choosing:
+            member = chance.choice([each for each in members if each not in self._taken])
+            self._taken.add(member)
         yield member
         eventually(lambda: self._enough.is_set() or self._all_vote())
         self._pause(chance, *WHOLE)
         member.tidy()
+        self._taken.remove(member)
 
     def _all_vote(self) -> bool:
         with contextlib.suppress(Unavailable):

@@ -15,7 +15,7 @@ from .crew import Crew, Place
 from .history import NEMESIS, Recorder, Tail
 from .plan import Plan
 
-EVERYWHERE = "server"  # the kind of faults that all workers feel
+EVERYWHERE = "server"  # how the kinds of faults begin that all workers feel
 
 
 class Nemesis:
@@ -84,7 +84,7 @@ class Nemesis:
                 if self._enough.wait(chance.expovariate(1 / between) * self._plan.ttl):
                     return
                 place = chance.choice(self._crew.places)
-                touched = None if kind == EVERYWHERE else place.number
+                touched = None if kind.startswith(EVERYWHERE) else place.number
                 operation = recorder.begin(
                     self.records, fault=name, place=touched, pause=self.closed
                 )

@@ -15,9 +15,9 @@ from .failing_over import FailingOver, Pair
 from .file import File
 from .galera import AllWriters, OneWriter
 from .havoc import Havoc
-from .minorities import WithoutAMember
+from .members import Members
+from .minorities import WithoutAMinority
 from .nemesis import Nemesis
-from .trio import Trio
 
 # How slow commits are where they are to be, in seconds.
 SLOW_COMMIT = 0.06
@@ -58,11 +58,12 @@ PROFILES = {
     ),
     "quorum": Profile(
         {
-            "sqlite": lambda: Trio(File(), File(), File()),
-            "postgresql": lambda: Trio(PostgreSQL(), PostgreSQL(), PostgreSQL()),
-            "mix": lambda: Trio(PostgreSQL(), MariaDB(), File()),
+            "sqlite": lambda: Members(*(File() for _ in range(3))),
+            "postgresql": lambda: Members(*(PostgreSQL() for _ in range(3))),
+            "mix": lambda: Members(PostgreSQL(), MariaDB(), File()),
+            "five": lambda: Members(*(PostgreSQL() for _ in range(3)), File(), File()),
         },
-        WithoutAMember,
+        WithoutAMinority,
         workers=4,
         names=2,
         ttl=3.0,

@@ -24,10 +24,10 @@ from .checker import PATIENCE
 from .crew import Crew
 from .facts import History
 from .history import PROBE, YARDSTICK, Recorder, Tail, now, read
+from .members import Members
 from .plan import STOP, Plan
 from .profiles import PROFILES
 from .recorded import TIMEOUTS, acquire
-from .trio import Trio
 from .yardstick import Yardstick
 
 DATABASE = "soak"
@@ -91,7 +91,7 @@ def soak(
         profile.proxied,
         server.kind in SEE_DEATHS,
         places=settings.workers,
-        members=server.member_urls if isinstance(server, Trio) else (),
+        members=server.member_urls if isinstance(server, Members) else (),
     )
     recorder = Recorder(directory, YARDSTICK)
     with Yardstick(recorder, lambda: server.url_for(DATABASE)):

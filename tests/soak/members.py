@@ -1,4 +1,4 @@
-"""The three databases of a quorum, and beside them a file for the users' data."""
+"""The databases of a quorum, and beside them a file for the users' data."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Member:
         self.server.close()
 
 
-class Trio(File):
+class Members(File):
     """Its own URL is that of the users' data, to which nothing happens."""
 
     kind: ClassVar[str] = "quorum"
