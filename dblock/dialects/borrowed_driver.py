@@ -45,6 +45,9 @@ class BorrowedDriver(ABC):
     plain_cursor: ClassVar[bool] = True
     #: Whether a savepoint may begin a transaction. Then its release commits the transaction.
     savepoint_begins: ClassVar[bool] = False
+    #: The query that returns whether the session is in autocommit mode, for drivers that may be
+    #: wrong about it when they say :data:`AUTOCOMMIT`.
+    asks_autocommit: ClassVar[Query[bool] | None] = None
 
     def connection_of(self, lent: PoolProxiedConnection) -> Any:
         """Return the object of SQLAlchemy's connection that the methods below take."""

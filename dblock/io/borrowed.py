@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from sqlalchemy.exc import DBAPIError
 
 from ..dialects import meet
-from ..dialects.borrowed_driver import FAILED, BorrowedDriver
+from ..dialects.borrowed_driver import AUTOCOMMIT, FAILED, BorrowedDriver
 from ..dialects.query import FINALLY, THEN, Query
+from ..errors import DBLockError
 from ..protocol.explain import explain, transaction_broken
 from ..protocol.faults import Fault, StatementError
 from ..protocol.steps import ExecuteInTransaction, Reply
@@ -74,7 +75,15 @@ class Borrowed(ABC):
     @property
     def usable(self) -> bool:
         """Whether it has not failed, as far as its driver knows."""
-        return self.driver.transaction_problem(self.driver_connection, True) is None
+        with contextlib.suppress(DBLockError):
+            return self.problem(True) is None
+        return False
+
+    def problem(self, locking: bool) -> str | None:
+        """Say why nothing can be locked in it. Raises what :meth:`ask` does."""
+        problem = self.driver.transaction_problem(self.driver_connection, locking)
+        query = self.driver.asks_autocommit if problem is AUTOCOMMIT else None
+        return problem if query is None or self.ask(query) else None
 
     def on_undo(self, function: Callable[[Root], None]) -> None:  # noqa: B027 - only SQLAlchemy tells
         """Call a function, with the transaction, if a savepoint that is open now is rolled back."""
@@ -169,14 +178,17 @@ class Borrowed(ABC):
         if adapter.reached == self._dialect.name:
             return
         if not adapter.recognised:  # else another thread has asked, and not come to meet() yet
-            try:
-                reply = self.execute(adapter.named)
-            except StatementError as failure:
-                if failure.fault is Fault.DISCONNECTED:
-                    raise transaction_broken(failure) from failure.__cause__
-                raise explain(self._dialect, failure) from failure.__cause__
-            adapter.recognise(*reply.answer[0])
+            adapter.recognise(*self.ask(adapter.named)[0])
         meet(self._dialect)
+
+    def ask(self, query: Query[R]) -> R:
+        """Return the answer to a query. Raises DBLockError for a fault of the database."""
+        try:
+            return self.execute(query).answer
+        except StatementError as failure:
+            if failure.fault is Fault.DISCONNECTED:
+                raise transaction_broken(failure) from failure.__cause__
+            raise explain(self._dialect, failure) from failure.__cause__
 
     def fault(self, cause: BaseException) -> Exception | None:
         """Return the fault that the driver's error means, or None if it means none."""

@@ -73,12 +73,13 @@ def borrow(
             "nothing can be locked on this connection: its transaction has already failed; "
             "roll it back first"
         )
-    problem = cached.driver.transaction_problem(cached.connection, locking)
+    transaction = BorrowedTransaction(connection, dialect, cached, runtime)
+    problem = transaction.problem(locking)
     if problem is None and changing and cached.driver.savepoint_begins:
         problem = _savepoint_problem(connection, cached, locking)
     if problem is not None:
         raise ValueError(unusable(problem))
-    return BorrowedTransaction(connection, dialect, cached, runtime)
+    return transaction
 
 
 def backend_of(on: Borrowable) -> str:

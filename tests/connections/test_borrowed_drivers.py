@@ -166,6 +166,18 @@ def test_autocommit(locks: Locks, engine: Engine, db: Database) -> None:
             lease.guard(connection).__enter__()
 
 
+@pytest.mark.parametrize(("world", "db"), [*MARIADB, *MYSQL], indirect=True)
+def test_autocommit_that_a_statement_has_set(locks: Locks, engine: Engine) -> None:
+    with engine.connect() as connection:
+        connection.exec_driver_sql("SET autocommit = 1")
+        connection.rollback()
+        with pytest.raises(ValueError, match="autocommit mode, so nothing stays locked"):
+            locks.row("order", on=connection).acquire()
+        connection.exec_driver_sql("SET autocommit = 0")
+        connection.rollback()
+        assert locks.row("order", on=connection, wait=0).acquire()
+
+
 @pytest.mark.parametrize(("world", "db"), POSTGRESQL, indirect=True)
 def test_a_transaction_that_has_failed(locks: Locks, engine: Engine) -> None:
     with engine.connect() as connection:

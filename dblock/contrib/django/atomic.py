@@ -146,14 +146,15 @@ def lend(on: object, dialect: Dialect, runtime: Runtime) -> AtomicBlock | None:
     if on.needs_rollback:
         raise ValueError("nothing can be locked in this atomic block: it has already failed")
     driver = driver_of(on, dialect.adapter)
-    problem = driver.transaction_problem(on.connection, True)
+    block = AtomicBlock(on, dialect, driver, runtime)
+    problem = block.problem(True)
     if driver.savepoint_begins and any(on.savepoint_ids):
         # Outside of autocommit an atomic block is no more than a savepoint.
         found = driver.savepoint_problem(on.connection, begun=True, locking=True)
         problem = problem if found is None else _SAVEPOINT
     if problem is not None:
         raise ValueError(unusable(problem))
-    return AtomicBlock(on, dialect, driver, runtime)
+    return block
 
 
 lenders.append(lend)

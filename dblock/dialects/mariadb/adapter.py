@@ -17,7 +17,7 @@ from ..query import Query, all_rows, any_row
 from ..values import text
 from .arguments import CARRIED
 from .deadlines import Reader, connect
-from .drivers import AioMySQL, MySQLConnector, MySQLdb, problem_of
+from .drivers import ASK_AUTOCOMMIT, AioMySQL, MySQLConnector, MySQLdb, problem_of
 from .errors import LOCK_WAIT_TIMEOUT, REFUSALS, code_of, fault_of
 from .sender import Sender
 from .sessions import MYSQL_SETTINGS, MYSQL_WHO, SETTINGS, WHO
@@ -34,6 +34,7 @@ class PyMySQL(Adapter):
     carried: ClassVar[Mapping[str, Carry]] = CARRIED
     #: Whether the server undoes the whole transaction if a statement waits too long for a row.
     undoes_on_timeout: bool = False
+    asks_autocommit = ASK_AUTOCOMMIT
     real = "MariaDB"
     named = Query("SELECT VERSION(), @@version_comment", {}, read=all_rows)
 

@@ -8,7 +8,12 @@ from typing import Any, ClassVar
 from ...protocol.faults import Fault
 from ..answer_deadline import ended_after, in_loop, shut_down_after
 from ..borrowed_driver import AUTOCOMMIT, CLOSED, BorrowedDriver
+from ..query import Query, any_row
 from .errors import fault_of
+
+#: If the server's preset of autocommit is off, its greeting says nevertheless that it is on. These
+#: drivers believe the greeting until the mode is changed.
+ASK_AUTOCOMMIT: Query[bool] = Query("SELECT 1 FROM DUAL WHERE @@autocommit", {}, read=any_row)
 
 
 def problem_of(connection: Any, is_open: bool, locking: bool) -> str | None:
@@ -25,6 +30,7 @@ class MySQLdb(BorrowedDriver):
 
     drivers: ClassVar[tuple[str, ...]] = ("mysqldb",)
     package = "MySQLdb"
+    asks_autocommit = ASK_AUTOCOMMIT
 
     def bounded(
         self, connection: Any, patience: float | None, within: float | None
@@ -47,6 +53,7 @@ class MySQLConnector(BorrowedDriver):
 
     drivers: ClassVar[tuple[str, ...]] = ("mysqlconnector",)
     package = "mysql"
+    asks_autocommit = ASK_AUTOCOMMIT
 
     def bounded(
         self, connection: Any, patience: float | None, within: float | None
@@ -63,7 +70,9 @@ class MySQLConnector(BorrowedDriver):
             is_open = connection._socket is not None and connection._socket.sock.fileno() >= 0
         if not is_open:
             return CLOSED
-        return AUTOCOMMIT if locking and connection._autocommit else None
+        # It does not see a mode that a statement has set. In that mode no statement begins a
+        # transaction.
+        return AUTOCOMMIT if locking and not connection.in_transaction else None
 
     def classify(self, error: BaseException) -> Fault | None:
         # These two have the code of a statement that the server has ended, and the connection is
@@ -83,6 +92,7 @@ class AioMySQL(BorrowedDriver):
     drivers: ClassVar[tuple[str, ...]] = ("aiomysql",)
     package = "aiomysql"
     is_async = True
+    asks_autocommit = ASK_AUTOCOMMIT
 
     def bounded(
         self, connection: Any, patience: float | None, within: float | None

@@ -275,7 +275,7 @@ ONCE = (
         "a-failed-transaction-is-usable",
         "a view whose transaction has failed is sent its refusal",
         "Borrowed.usable",
-        "return self.driver.transaction_problem(self.driver_connection, True) is None",
+        "return self.problem(True) is None",
         "return True",
         f"{HTTP}::test_a_view_whose_transaction_has_failed[flask-postgresql]",
     ),
