@@ -107,9 +107,11 @@ def next_step(
     longest = max([asked, member.longest, *(one.longest for one in others)])
     state, before = states[number], member.value
     if state == "joined":
-        if member.longest >= asked:
+        # Longer than the longest TTL only if the member's clock was set back.
+        rest = min(max(0.0, member.opens), longest / 1000)
+        if member.longest >= asked and rest >= member.opens:
             return None
-        return Rewrite(before, joined(members, member.instance), asked, max(0.0, member.opens))
+        return Rewrite(before, joined(members, member.instance), max(asked, member.longest), rest)
     if state in ("none", NEW) and all(one in ("none", NEW) for one in states):
         if state == "none":
             return Rewrite(None, f"{members} {NEW}", asked)

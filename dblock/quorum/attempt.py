@@ -10,11 +10,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..errors import DBLockError, LockLost, OutcomeUnknown
+from ..errors import DBLockError, LockLost, OutcomeUnknown, Unavailable
 from ..io.process_lock import lock
 from ..protocol import release
 from ..protocol.ballot import (
@@ -54,42 +55,50 @@ class QuorumAttempt:
         self._mailbox: Mailbox[Outcome] = Mailbox(members.runtime)
         #: Whether the caller reads the mailbox; and whether the token is to be held no more.
         self._deciding, self.ended = True, False
-        #: The members whose votes have no reply yet, or a reply on which no thread has acted.
-        self._asked: set[int] = set()
+        #: At each member, how much work has not ended: a vote, a stamp, a grant's release.
+        self._work: Counter[int] = Counter()
         #: The outcomes of the releases: None, or why the member may hold the token still.
         self._released: dict[int, DBLockError | None] = {}
+        #: The members at which an earlier release may have been executed.
+        self._in_doubt: set[int] = set()
 
     @property
     def name(self) -> str:
         return self.requests[0].name
 
+    @property
+    def busy(self) -> set[int]:
+        """The members at which work has not ended, or has an outcome on which no thread has
+        acted."""
+        with lock:
+            return set(+self._work)
+
     def decide(self) -> Holding | Split | Unreachable:
         """Ask the members that have not granted the name for their votes; return the verdict.
 
-        A member whose earlier vote has no reply yet is not asked again: its reply counts when it
-        comes. No verdict waits for it, nor for a member that was silent the last time, unless there
-        is no other. The silence of a member costs :attr:`.Timeouts.connect` once.
+        A busy member is not asked: the vote would find the token that an earlier statement may
+        release later. The outcome of its work counts when it comes. No verdict waits for it, nor
+        for a member that was silent the last time, unless there is no other. The silence of a
+        member costs :attr:`.Timeouts.connect` once.
         """
         members, now = self._members, self._members.runtime.now
         for unread in self._mailbox.rest():
             self._note(*unread)
         asked = self.ballot.begin_again()
-        voting = asked & self._asked
-        slow = asked & members.suspects | voting
+        busy = asked & self.busy
+        slow = asked & members.suspects | busy
         for number in sorted(asked):
             if number in slow:
                 self.ballot.failed(number, None)
-            if number not in voting:
-                self._asked.add(number)
+            if number not in busy:
                 members.writes(number, {self.token: self.requests[number].ttl})
-                members.fan.begin(number, partial(self._vote, number))
+                self._begin(number, partial(self._vote, number))
         until = now() + members.timeouts.connect
         while True:
             verdict: Verdict = self.ballot.verdict()
             if isinstance(verdict, Stamping):
                 for number in verdict.members:
-                    work = partial(self._stamp, number, verdict.fence)
-                    members.fan.begin(number, work)
+                    self._begin(number, partial(self._stamp, number, verdict.fence))
                 continue
             waits = isinstance(verdict, Pending) or (isinstance(verdict, Unreachable) and slow)
             if not waits:
@@ -114,7 +123,7 @@ class QuorumAttempt:
             self.ballot.refused(number, outcome)
         elif isinstance(outcome, int):
             if number not in self.ballot.grants:  # it was silent, and is not counted any more
-                self._members.fan.begin(number, partial(self._give_back, number))
+                self._begin(number, partial(self._return, number))
             self.ballot.stamped(number, outcome)
         else:
             self.ballot.failed(number, outcome)
@@ -124,16 +133,20 @@ class QuorumAttempt:
         with lock:
             self._deciding = False
             rest = self._mailbox.rest()
-            self._asked.update(number for number, _ in rest)
-
-        def settle(number: int, outcome: Outcome) -> None:
-            self._late(number, outcome)
-            self._asked.discard(number)
-
         for number, outcome in rest:
-            self._members.fan.begin(number, partial(settle, number, outcome))
+            self._begin(number, partial(self._deliver, number, outcome))
 
     # --- the work at one member --------------------------------------------------------------
+
+    def _begin(self, number: int, work: Callable[[], None]) -> None:
+        """Begin work at a member. At its end it calls :meth:`_deliver` or :meth:`_end_work`."""
+        with lock:
+            self._work[number] += 1
+        self._members.fan.begin(number, work)
+
+    def _end_work(self, number: int) -> None:
+        with lock:
+            self._work[number] -= 1
 
     def _vote(self, number: int) -> None:
         members, request = self._members, self.requests[number]
@@ -152,13 +165,18 @@ class QuorumAttempt:
                 outcome = Refused(None)
         members.wrote(number, {self.token: request.ttl})
         self._deliver(number, outcome)
-        self._asked.discard(number)
 
     def _stamp(self, number: int, fence: int) -> None:
         outcome = self._stamped(number, fence)
         if not isinstance(outcome, int):
-            self._give_back(number)  # the hold does not count on it
+            with lock:  # the hold does not count on a grant without a stamp
+                self.ballot.grants.pop(number, None)
+            self._give_back(number)
         self._deliver(number, outcome)
+
+    def _return(self, number: int) -> None:
+        self._give_back(number)
+        self._end_work(number)
 
     def _stamped(self, number: int, fence: int) -> Outcome:
         """Stamp a grant; return its fence, or a refusal if the member does not vote."""
@@ -182,9 +200,11 @@ class QuorumAttempt:
     def _deliver(self, number: int, outcome: Outcome) -> None:
         with lock:
             if self._deciding:
+                self._work[number] -= 1
                 self._mailbox.put(number, outcome)
                 return
         self._late(number, outcome)
+        self._end_work(number)
 
     def _late(self, number: int, outcome: Outcome) -> None:
         """Act on an outcome that came after the verdict. The caller is at the member."""
@@ -210,26 +230,27 @@ class QuorumAttempt:
     def _give_back(self, number: int) -> None:
         members, request = self._members, self.requests[number]
         database = members.databases[number]
-        self._released[number] = members.attempt(
+        outcome = self._released[number] = members.attempt(
             lambda: database.run(release.give_back(database.exchange(request.name), request))
         )
+        members.heard(number, outcome)
 
     # --- the end -----------------------------------------------------------------------------
 
-    def _end(self) -> tuple[dict[int, Held], list[tuple[int, Outcome]]]:
-        """Hold the token no more; return the grants, and the outcomes that nobody has read."""
+    def _end(self) -> tuple[dict[int, Held], dict[int, Outcome | None]]:
+        """Hold the token no more; return the grants, and what the others answered."""
         with lock:
             self.ended, self._deciding = True, False
-            return dict(self.ballot.grants), self._mailbox.rest()
+            return dict(self.ballot.grants), self.ballot.failures | dict(self._mailbox.rest())
 
     def abandon(self) -> None:
         """Give back what was granted, and wait until that is done, or for a member's silence."""
-        grants, unread = self._end()
-        back = set(grants) | {number for number, one in unread if isinstance(one, Held)}
-        for number, failure in self.ballot.failures.items():
+        grants, others = self._end()
+        granted = {number for number, one in others.items() if isinstance(one, Held | int)}
+        for number, failure in others.items():
             if isinstance(failure, OutcomeUnknown):  # it may hold the token; nobody waits for it
                 self._members.fan.begin(number, partial(self._give_back, number))
-        self._finish(back, self._give_back)
+        self._finish(granted | grants.keys(), self._give_back)
 
     def release(self) -> tuple[list[DBLockError | None], int]:
         """Release the hold at each member that granted it; return when a majority has answered.
@@ -237,41 +258,51 @@ class QuorumAttempt:
         Return the outcome of each of these members, None or the error; and how many others do not
         have the token: they refused it, or a thread that got a late grant has released it there.
         """
-        again = self.ended  # the first release may have been executed at some members
-        grants, unread = self._end()
-        grants |= {number: one for number, one in unread if isinstance(one, Held)}
+        members = self._members
+        grants, others = self._end()
+        grants |= {number: one for number, one in others.items() if isinstance(one, Held)}
         for number in grants:
             self._released.pop(number, None)
 
         def end(number: int) -> None:
-            database, request = self._members.databases[number], self.requests[number]
-            exchange = database.exchange(request.name)
-            ending = ReleaseRequest(request.name, self.token, grants[number], in_doubt=again)
-            self._released[number] = self._members.attempt(
+            database, request = members.databases[number], self.requests[number]
+            exchange, in_doubt = database.exchange(request.name), number in self._in_doubt
+            ending = ReleaseRequest(request.name, self.token, grants[number], in_doubt=in_doubt)
+            self._in_doubt.add(number)
+            outcome = self._released[number] = members.attempt(
                 lambda: database.run(release.release(exchange, ending))
             )
+            if isinstance(outcome, Unavailable) and not in_doubt:  # nothing was executed there
+                self._in_doubt.discard(number)
+            members.heard(number, outcome)
 
-        self._finish(set(grants), end, self._enough)
-        with lock:
-            released, refused = dict(self._released), self.ballot.refusals.keys()
+        def told() -> tuple[list[DBLockError | None], int]:
+            with lock:
+                released, refused = dict(self._released), self.ballot.refusals.keys()
             free = {number for number, one in released.items() if one is None} | refused
-        outcomes = [released.get(number, self._members.silent(number)) for number in sorted(grants)]
-        return outcomes, len(free - grants.keys())
+            outcomes = [released.get(number, members.silent(number)) for number in sorted(grants)]
+            return outcomes, len(free - grants.keys())
 
-    def _enough(self) -> bool:
-        outcomes = list(self._released.values())
-        good = sum(outcome is None for outcome in outcomes)
-        lost = sum(isinstance(outcome, LockLost) for outcome in outcomes)
-        return good >= self._members.majority or lost > self.ballot.size - self._members.majority
+        def decided(*, patient: bool) -> bool:
+            outcomes, free = told()
+            good = sum(outcome is None for outcome in outcomes)
+            lost = sum(isinstance(outcome, LockLost) for outcome in outcomes)
+            if good >= members.majority or lost > len(grants) - members.majority:
+                return True
+            return not patient and good + free >= members.majority
+
+        self._finish(set(grants), end, decided)
+        return told()
 
     def _finish(
         self,
         numbers: set[int],
         work: Callable[[int], None],
-        enough: Callable[[], bool] = lambda: False,
+        decided: Callable[..., bool] = lambda *, patient: not patient,
     ) -> None:
-        """Do the last work at some members, and wait for it; and for the members whose votes are
-        still to come, which their own work gives back. No silent member is waited for."""
+        """Do the last work at some members, and wait for it; and for busy members, whose own work
+        gives back what they grant. Once only silent members are left, the caller is not
+        ``patient``."""
         members = self._members
         done: Mailbox[None] = Mailbox(members.runtime)
 
@@ -283,10 +314,12 @@ class QuorumAttempt:
         for number in sorted(numbers):
             members.fan.begin(number, partial(finish, number))
         until = members.runtime.now() + members.timeouts.connect
-        while (left | self._asked) - members.suspects and not enough():
+        while rest := left | self.busy:
+            if decided(patient=not rest <= members.suspects):
+                break
             came = done.next(min(0.02, until - members.runtime.now()))
             if came is not None:
                 left.discard(came[0])
             elif members.runtime.now() >= until:
-                members.suspects |= left | self._asked
+                members.suspects |= rest
                 break

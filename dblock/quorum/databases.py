@@ -28,6 +28,11 @@ class Databases:
         self.fan = fan
         #: Members that did not answer in time the last time. No verdict waits for them.
         self.suspects: set[int] = set()
+        self.closed = False
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise ValueError("this Quorum is closed")
 
     @property
     def runtime(self) -> Runtime:
@@ -75,6 +80,7 @@ class Databases:
         self, numbers: Sequence[int], ask: Callable[[int], T], *, patient: bool = False
     ) -> list[T | DBLockError]:
         """Do as ``ask_all`` does, for some members."""
+        self.check_open()
         mailbox: Mailbox[T | DBLockError] = Mailbox(self.runtime)
         for number in numbers:
             self.fan.begin(number, partial(self._post, mailbox, number, ask))

@@ -65,8 +65,9 @@ class LeaderValues:
             self._writing.update(idle)
         outcomes: dict[int, int | DBLockError] = {}
         try:
-            for member in idle:
-                members.fan.begin(member, partial(self._write, member))
+            while idle:
+                members.fan.begin(idle[-1], partial(self._write, idle[-1]))
+                idle.pop()
             while not self._decided(outcomes):
                 letter = mailbox.next(until - members.runtime.now())
                 if letter is None:
@@ -77,6 +78,7 @@ class LeaderValues:
         finally:
             with lock:
                 self._mailboxes.remove(mailbox)
+                self._writing.difference_update(idle)  # an interrupt: no thread writes there
         return list(outcomes.values())
 
     def _decided(self, outcomes: dict[int, int | DBLockError]) -> bool:

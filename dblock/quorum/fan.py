@@ -56,10 +56,15 @@ class Crew:
             if self._threads >= MOST:
                 return
             self._threads += 1
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         try:
-            start_quietly(threading.Thread(target=self._run, name=self._name, daemon=True))
+            start_quietly(thread)
         except RuntimeError:  # no thread starts at the end of the process
             self._work_here()
+        except BaseException:  # an interrupt; the work is begun with the next one
+            with self._lock:
+                self._threads -= not thread.is_alive()
+            raise
 
     def rest(self, seconds: float) -> None:
         """Wait until all work has ended, for ``seconds`` at most."""

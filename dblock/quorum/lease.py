@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
+from ..arguments import check_ttl
 from ..errors import (
     DBLockError,
+    DeadlockDetected,
     LockLost,
     NotAcquired,
     OutcomeUnknown,
@@ -31,6 +33,7 @@ from ..protocol.term import Term
 from .attempt import QuorumAttempt
 
 if TYPE_CHECKING:
+    from ..arguments import Seconds
     from ..handles.options import LeaseOptions
     from .members import Members
 
@@ -55,8 +58,14 @@ class HeldAtMajority(HeldLease):
     def _members(self) -> Members:
         return cast("Members", self._database)
 
+    def renew(self, ttl: Seconds | None = None) -> None:
+        # It may wait for a silent member. So it comes first, and meanwhile the keeper renews.
+        hold, now = self._holds.get(), self._database.runtime.now()
+        length = hold.schedule.length(now, self.ttl if ttl is None else check_ttl(ttl))
+        self._members.records.allow(length, self.name)
+        super().renew(ttl)
+
     def _ask_to_renew(self, asked: Asked, now: float) -> Term:
-        self._members.records.allow(asked.renewal.ttl, self.name)
         term, away = asked.held.term, "no majority has answered"
         while not term.over(now):
             (outcome,) = self._members.renew_all([asked], term.remaining(now))
@@ -175,9 +184,12 @@ class QuorumLease(HeldAtMajority, AcquirableLease):
             self._database.keeper().drop(taking.hold)
         if taking.attempt is not None:
             self._database.runtime.finish(taking.attempt.abandon, cancelled=True)
+        if taking.queueing is not None:
+            taking.queueing.abandon()
 
     def locked(self) -> bool:
-        """Return whether a majority of the members shows a lease on the name."""
+        """Return whether a majority of the members has a lease on the name, or may have it: a
+        member that does not answer may."""
         return self._members.held(self.name)
 
 
@@ -200,6 +212,8 @@ class QuorumTaking:
         #: The last attempt: the hold, if it succeeded.
         self.attempt: QuorumAttempt | None = None
         self.hold: QuorumHold | None = None
+        #: The try in a member's queue, until the attempt has what that has granted.
+        self.queueing: Taking | None = None
 
     def run(self, start: float, wait: float | None) -> Held | Refused:
         """Try until the name is held, ``wait`` seconds from ``start`` are over, or the retry policy
@@ -247,6 +261,7 @@ class QuorumTaking:
         Return the refusal of the queue if the wait or the retry policy is over there. Raises
         Unavailable and OutcomeUnknown when no majority could be asked.
         """
+        self._members.check_open()
         listed = self._members.records.prepare(self._options.plan.ttl)
         first = self._wait_in_queue(until) if queued else None
         if isinstance(first, Refused):
@@ -281,6 +296,7 @@ class QuorumTaking:
         """Ask the other members while one member's queue has granted the name. The release that
         granted it there may not have arrived at the others yet."""
         attempt.ballot.granted(first.member, first.held, proven=False)
+        self.queueing = None
         now = self._runtime.now()
         last, pause = min(until, now + KEEPS * self._options.plan.ttl), AGAIN
         verdict = self._decided(attempt)
@@ -292,7 +308,10 @@ class QuorumTaking:
 
     def _wait_in_queue(self, until: float) -> QueueGrant | Refused | None:
         """Wait until a member's queue grants the name: at the first of the name's members that can
-        be asked, so that all waiters wait in one queue. Return None if no member can be asked."""
+        be asked, so that all waiters wait in one queue. Return None if no member can be asked.
+
+        Raises DeadlockDetected. Any other error is one member's, and there are more.
+        """
         for number in self._members.order(self._name):
             if number in self._members.suspects:
                 continue
@@ -300,22 +319,26 @@ class QuorumTaking:
             start = self._runtime.now()
             left = None if until == float("inf") else max(0.0, until - start)
             request = self._request()()
-            taking = Taking(database, request)
+            taking = self.queueing = Taking(database, request)
             try:
-                outcome = taking.run(self._options, "lease", start, left)
-                if taking.waiter is not None:
-                    database.withdraw(taking.waiter)
-            except (Unavailable, OutcomeUnknown):  # one member is no majority
-                self._members.suspects.add(number)
-                continue
-            except BaseException as error:
-                if not isinstance(error, DBLockError):
-                    self._runtime.undo(error, taking.abandon)
-                raise
+                outcome = self._members.attempt(
+                    partial(taking.run, self._options, "lease", start, left)
+                )
             finally:
                 if taking.user_lock is not None:
                     taking.user_lock.drop()
-            return QueueGrant(number, request, outcome) if isinstance(outcome, Held) else outcome
+            if taking.waiter is not None:
+                with contextlib.suppress(DBLockError):  # its row expires
+                    database.withdraw(taking.waiter)
+            if isinstance(outcome, Held):
+                return QueueGrant(number, request, outcome)
+            self.queueing = None
+            if isinstance(outcome, Refused):
+                return outcome
+            if isinstance(outcome, DeadlockDetected):
+                raise outcome
+            if isinstance(outcome, Unavailable | OutcomeUnknown):
+                self._members.suspects.add(number)
         return None
 
     def _request(self, token: str | None = None) -> partial[LeaseRequest]:

@@ -69,7 +69,7 @@ class Members(Databases):
         return self.databases[0].dialect
 
     def held(self, name: str) -> bool:
-        """Whether a majority shows a lease on a name."""
+        """Whether a majority has a lease on a name, or may have it."""
 
         def ask(number: int) -> bool:
             database = self.databases[number]
@@ -80,7 +80,8 @@ class Members(Databases):
         errors = [one for one in answers if isinstance(one, DBLockError)]
         if len(answers) - len(errors) < self.majority:
             raise self.unreachable(errors, name)
-        return sum(one is True for one in answers) >= self.majority
+        shown = sum(one is True for one in answers)
+        return shown > 0 and shown + len(errors) >= self.majority
 
     # --- renewing ----------------------------------------------------------------------------
 
@@ -116,13 +117,15 @@ class Members(Databases):
                 self._renewed(start, one, [outcomes[place] for outcomes in came.values()])
                 for place, one in enumerate(asked)
             ]
-            if len(came) == len(numbers) or not any(
-                isinstance(outcome, RenewalFailed) for outcome in found
-            ):
+            renewed = any(isinstance(outcome, Term) for outcome in found)
+            failed = any(isinstance(outcome, RenewalFailed) for outcome in found)
+            silent = set(numbers) - came.keys()
+            # The loss of one hold may hang on a silent member; the others do not wait for it.
+            if not silent or not failed or (renewed and silent <= self.suspects):
                 return found
             letter = mailbox.next(until - self.runtime.now())
             if letter is None:
-                self.suspects |= set(numbers) - came.keys()
+                self.suspects |= silent
                 return found
             number, outcome = letter
             if isinstance(outcome, DBLockError):

@@ -24,7 +24,7 @@ def show(members: Members, name: str) -> LockState:
         database = members.databases[number]
         return database.run(overview.show(database.exchange(name), LIMIT_MAX))
 
-    return merged(members, _answers(members, members.ask_all(ask)))
+    return merged(members, *_answers(members, members.ask_all(ask)))
 
 
 def list_all(members: Members) -> list[LockState]:
@@ -35,43 +35,50 @@ def list_all(members: Members) -> list[LockState]:
         return database.run(overview.look_at_all(database.exchange()))
 
     found: dict[str, list[LockState]] = {}
-    for states in _answers(members, members.ask_all(ask)):
+    answers, away = _answers(members, members.ask_all(ask))
+    for states in answers:
         for state in states:
             found.setdefault(state.name, []).append(state)
-    return [merged(members, found[name]) for name in sorted(found)]
+    return [merged(members, found[name], away) for name in sorted(found)]
 
 
-def merged(members: Members, states: Sequence[LockState]) -> LockState:
-    """Return one state for a name: its holder at a majority; else its state at the member with the
-    largest fence, without a holder there. Its waiters are in the queues of single members."""
+def merged(members: Members, states: Sequence[LockState], away: int) -> LockState:
+    """Return one state for a name: its holder, if a majority may have it; else its state at the
+    member with the largest fence, without a holder there.
+
+    ``away`` is the number of members that do not answer: each may have the holder too. The name's
+    waiters are in the queues of single members.
+    """
     waiters = tuple(waiter for state in states for waiter in state.waiters)
-    return replace(_majority(members, states), waiters=waiters)
+    return replace(_majority(members, states, away), waiters=waiters)
 
 
-def _majority(members: Members, states: Sequence[LockState]) -> LockState:
+def _majority(members: Members, states: Sequence[LockState], away: int) -> LockState:
     by_fence = sorted(states, key=lambda state: state.fence, reverse=True)
     for state in by_fence:
         alike = [one for one in by_fence if one.held and one.owner == state.owner]
-        if state.held and len(alike) >= members.majority:
+        if state.held and len(alike) + away >= members.majority:
             # A member that votes again has raised its fences: a majority has this one.
-            return alike[members.majority - 1]
+            return alike[min(len(alike), members.majority) - 1]
     free = [state for state in by_fence if not state.held]
     return (free or by_fence)[0]
 
 
 def force(members: Members, name: str) -> bool:
-    """Free a name at all members; return whether a majority had a holder."""
+    """Free a name at all members; return whether a majority had a holder, or may have had one."""
 
     def ask(number: int) -> bool:
         database = members.databases[number]
         exchange = database.exchange(name, timeout=database.timeouts.query)
         return database.run(release.force(exchange, None))
 
-    return _answers(members, members.ask_all(ask)).count(True) >= members.majority
+    answers, away = _answers(members, members.ask_all(ask))
+    return any(answers) and answers.count(True) + away >= members.majority
 
 
-def _answers(members: Members, outcomes: Sequence[T | DBLockError]) -> list[T]:
+def _answers(members: Members, outcomes: Sequence[T | DBLockError]) -> tuple[list[T], int]:
+    """Return the answers, and how many members gave none. Raises Unavailable without a majority."""
     good = [outcome for outcome in outcomes if not isinstance(outcome, DBLockError)]
     if len(good) < members.majority:
         raise members.unreachable([one for one in outcomes if isinstance(one, DBLockError)])
-    return good
+    return good, len(outcomes) - len(good)

@@ -163,8 +163,11 @@ class Quorum(OneDatabase):
         dblock takes them in the order of their names, all or none. ``wait`` is one deadline for all
         of them, in seconds.
         """
-        # To a handle, the members are one database.
-        return MultiLock(leases, wait, cast(Any, self._members))
+        members = cast(Any, self._members)  # to a handle, the members are one database
+        for lease in leases:
+            if not isinstance(lease, QuorumLease) or lease._database is not members:
+                raise TypeError(f"all() takes leases of this Quorum, not {lease!r}")
+        return MultiLock(leases, wait, members)
 
     # --- what operators ask for --------------------------------------------------------------
 
@@ -185,7 +188,8 @@ class Quorum(OneDatabase):
             state = membership.state_of(listed, answer)
             seconds = max(0.0, answer.opens)
             shown = {"joined": "votes", "none": "new", membership.PAUSING: "pauses"}
-            found.append(MemberStatus(name, shown.get(state, state), seconds))
+            word = "pauses" if state == "joined" and seconds else shown.get(state, state)
+            found.append(MemberStatus(name, word, seconds))
         return found
 
     def rejoin(self, member: Target | int) -> float:
@@ -201,9 +205,7 @@ class Quorum(OneDatabase):
         number = self._number(member)
         members = self._members
         views, listed = members.records.read(patient=True)
-        view = views[number]
-        if view is None:
-            raise members.silent(number)
+        view = views[number] or members.records.read_one(number)  # which says why it is away
         longest = max(one.longest for one in views if one is not None)
         database = members.databases[number]
         change = membership.pausing(listed, view, longest)
@@ -259,6 +261,7 @@ class Quorum(OneDatabase):
         """
         self._members.keeper().stop(self._members, "its Quorum was closed")
         self._members.rest()
+        self._members.closed = True
         for locks in self._made:
             locks.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf
@@ -63,6 +64,10 @@ class Records:
 
     def refusal(self, refused: Refused) -> Refused:
         """Return a refusal with the members' pause, which its text names if it has no holder."""
+        held = refused.state is not None and refused.state.held
+        if not held and self._members.runtime.now() >= self._look_at:
+            with contextlib.suppress(DBLockError):
+                self.settle(self.longest)
         pause = self._opens_at - self._members.runtime.now()
         return refused._replace(pause=pause) if pause > refused.pause else refused
 

@@ -6,11 +6,13 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dblock import Locks, Quorum, Timeouts
+from dblock import Locks, Quorum, Timeouts, Unavailable
 from dblock.quorum.attempt import Outcome, QuorumAttempt
+from dblock.quorum.members import Members
 from dblock.schema import upgrade
 from tests.patience import SECONDS
 from tests.servers import PostgreSQL
@@ -20,6 +22,9 @@ from tests.support import eventually
 TIMES = Timeouts(connect=2, query=5, socket=10)
 #: Where no member is silent: a busy machine may need longer for the first connections to three.
 PATIENT = Timeouts(connect=SECONDS / 2, query=SECONDS / 2, socket=SECONDS)
+
+#: Seconds of a TTL that no test outlives.
+LONG = 60.0
 
 NewDatabase = Callable[..., object]
 
@@ -60,6 +65,31 @@ def answer_last(monkeypatch: pytest.MonkeyPatch, last: int) -> None:
     monkeypatch.setattr(QuorumAttempt, "_deliver", late)
 
 
+def use_once(quorum: Quorum) -> None:
+    with quorum.lease("before", ttl=LONG, wait=SECONDS):
+        pass
+    quorum._members.rest()
+
+
+def name_of(members: Members, first: int) -> str:
+    """A name whose waiters wait at this member."""
+    return next(name for name in map(str, range(99)) if members.order(name)[0] == first)
+
+
+def raise_fence(url: str, name: str) -> None:
+    """Let a member count holds that the others have not seen."""
+    with Locks(url) as locks:
+        for _ in range(5):
+            with locks.lease(name, wait=SECONDS):
+                pass
+
+
+def away(procedure: Any, *args: Any, **named: Any) -> Any:
+    """Be the `run` of a member that cannot be reached."""
+    procedure.close()
+    raise Unavailable("away")
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
     return three_files(tmp_path)
@@ -91,3 +121,11 @@ def servers() -> Iterator[list[PostgreSQL]]:
         for server in found:
             upgrade(server.url)
         yield found
+
+
+@pytest.fixture
+def others(files: list[str]) -> Iterator[Quorum]:
+    """Those of another program."""
+    with Quorum(files, timeouts=PATIENT) as others:
+        use_once(others)
+        yield others

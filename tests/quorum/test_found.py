@@ -76,7 +76,7 @@ def test_a_member_that_has_not_answered_is_not_asked_for_a_second_vote(quorum: Q
             for _ in range(3):
                 attempt.decide()
             assert len(waiting) == 1
-        eventually(lambda: not attempt._asked)
+        eventually(lambda: not attempt.busy)
         attempt.decide()
         assert len(waiting) == 1
         assert sorted(attempt.ballot.grants) == [0, 2]
@@ -137,7 +137,7 @@ def test_a_renewal_that_fails_clears_no_suspicion(
 
     with quorum.lease("report", ttl=LONG, renew=False, wait=0) as lease:
         hold = lease._holds.get()
-        eventually(lambda: not hold.attempt._asked)  # type: ignore[attr-defined]
+        eventually(lambda: not hold.attempt.busy)  # type: ignore[attr-defined]
         failed = ([RenewalFailed(away)], 0.0)
         monkeypatch.setattr(members.databases[2], "run", lambda procedure: failed)
         monkeypatch.setattr(members, "heard", noted)
@@ -155,7 +155,7 @@ def test_a_shorter_renewal_that_is_late_does_not_cut_a_longer_one(
     members = quorum._members
     with quorum.lease("report", ttl=LONG, renew=False, wait=0) as lease:
         hold = lease._holds.get()
-        eventually(lambda: not hold.attempt._asked)  # type: ignore[attr-defined]
+        eventually(lambda: not hold.attempt.busy)  # type: ignore[attr-defined]
         with slow(members, 2):
             (first,) = members.renew_all([asked(hold, LONG)], SECONDS)
             assert isinstance(first, Term)

@@ -230,7 +230,7 @@ def test_several_leases_are_taken_as_one(files: list[str]) -> None:
             assert not other.lease("a").locked()
         with pytest.raises(ValueError, match="given twice"):
             quorum.all(quorum.lease("a"), quorum.lease("a"))
-        with pytest.raises(TypeError, match="takes leases"):
+        with pytest.raises(TypeError, match="takes leases of this Quorum"):
             quorum.all("a")  # type: ignore[arg-type]
 
 

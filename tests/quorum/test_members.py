@@ -203,7 +203,7 @@ def test_a_silent_member_is_not_waited_for_again_before_it_answers(
             hold = lease._holds.get()
             assert isinstance(hold, QuorumHold)
             over.set()
-            eventually(lambda: not hold.attempt._asked)
+            eventually(lambda: not hold.attempt.busy)
             assert members.suspects == {2}
 
 
