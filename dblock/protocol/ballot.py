@@ -131,7 +131,7 @@ class Ballot:
 
     def granted(self, member: int, held: Held, *, proven: bool = True) -> None:
         """Note a grant. A grant that is not ``proven`` may come from a member that does not vote:
-        it counts after its stamp. A later vote may have found it, so that proves nothing either."""
+        it counts after its stamp."""
         self._forget(member)
         self.grants[member] = held
         if not proven:
@@ -155,6 +155,7 @@ class Ballot:
 
     def _forget(self, member: int) -> None:
         self.asked.discard(member)
+        self.unproven.discard(member)
         for outcomes in (self.grants, self.refusals, self.failures):
             outcomes.pop(member, None)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ..errors import DBLockError, LockLost, OutcomeUnknown, Unavailable
 from ..io.process_lock import lock
@@ -53,8 +53,8 @@ class QuorumAttempt:
         self.requests = [request() for _ in members.databases]
         self.token = self.requests[0].token
         self._mailbox: Mailbox[Outcome] = Mailbox(members.runtime)
-        #: Whether the caller reads the mailbox; and whether the token is to be held no more.
-        self._deciding, self.ended = True, False
+        #: Its state in the diagram above. While it decides, the caller reads the mailbox.
+        self.state: Literal["deciding", "kept", "ended"] = "deciding"
         #: At each member, how much work has not ended: a vote, a stamp, a grant's release.
         self._work: Counter[int] = Counter()
         #: The outcomes of the releases: None, or why the member may hold the token still.
@@ -131,7 +131,7 @@ class QuorumAttempt:
     def keep(self) -> None:
         """Keep the hold: the thread that gets a later grant stamps it."""
         with lock:
-            self._deciding = False
+            self.state = "kept"
             rest = self._mailbox.rest()
         for number, outcome in rest:
             self._begin(number, partial(self._deliver, number, outcome))
@@ -151,7 +151,7 @@ class QuorumAttempt:
     def _vote(self, number: int) -> None:
         members, request = self._members, self.requests[number]
         outcome: Outcome = Refused(None)
-        if not self.ended:  # it may have waited for a thread
+        if self.state != "ended":  # it may have waited for a thread
             database = members.databases[number]
             exchange = database.exchange(request.name, wait=0.0)
             procedure = vote(exchange, request, self._listed)
@@ -199,7 +199,7 @@ class QuorumAttempt:
 
     def _deliver(self, number: int, outcome: Outcome) -> None:
         with lock:
-            if self._deciding:
+            if self.state == "deciding":
                 self._work[number] -= 1
                 self._mailbox.put(number, outcome)
                 return
@@ -210,17 +210,17 @@ class QuorumAttempt:
         """Act on an outcome that came after the verdict. The caller is at the member."""
         if isinstance(outcome, Held):
             fence = self.ballot.fence or outcome.fence
-            behind = outcome.fence < fence and not self.ended
+            behind = outcome.fence < fence and self.state != "ended"
             if behind and self._stamped(number, fence) == fence:
                 outcome = outcome._replace(fence=fence)
             with lock:
-                if not self.ended and outcome.fence >= fence:
+                if self.state != "ended" and outcome.fence >= fence:
                     self.ballot.granted(number, outcome)
                     return
             self._give_back(number)
         elif isinstance(outcome, OutcomeUnknown | int):
             with lock:
-                counted = not self.ended and number in self.ballot.grants
+                counted = self.state != "ended" and number in self.ballot.grants
             if not counted:
                 self._give_back(number)
         elif isinstance(outcome, Refused):
@@ -240,7 +240,7 @@ class QuorumAttempt:
     def _end(self) -> tuple[dict[int, Held], dict[int, Outcome | None]]:
         """Hold the token no more; return the grants, and what the others answered."""
         with lock:
-            self.ended, self._deciding = True, False
+            self.state = "ended"
             return dict(self.ballot.grants), self.ballot.failures | dict(self._mailbox.rest())
 
     def abandon(self) -> None:

@@ -59,7 +59,7 @@ def answer_last(monkeypatch: pytest.MonkeyPatch, last: int) -> None:
 
     def late(attempt: QuorumAttempt, number: int, outcome: Outcome) -> None:
         if number == last:
-            eventually(lambda: not attempt._deciding)
+            eventually(lambda: attempt.state != "deciding")
         deliver(attempt, number, outcome)
 
     monkeypatch.setattr(QuorumAttempt, "_deliver", late)

@@ -84,10 +84,15 @@ def test_a_member_that_has_not_answered_is_not_asked_for_a_second_vote(quorum: Q
 
 
 def test_a_policy_that_ends_ends_the_wait(files: list[str], quorum: Quorum) -> None:
-    few = RetryPolicy(stop=lambda state: state.attempt_number >= 2)
+    slept: list[int] = []
+    few = RetryPolicy(
+        stop=lambda state: state.attempt_number >= 2,
+        before_sleep=lambda attempt: slept.append(attempt.number),
+    )
     waiting = quorum.lease("report", retry=few)
     with Quorum(files, timeouts=TIMES) as other, other.lease("report", ttl=LONG, wait=0):
         assert not waiting.acquire()
+    assert slept == [1]
 
 
 def test_a_policy_that_ends_ends_the_wait_of_a_free_queue(files: list[str], quorum: Quorum) -> None:
@@ -247,7 +252,7 @@ def test_a_vote_that_is_given_back_late_counts_for_the_release(
             hold: Any = lease._holds.last
 
             def answer() -> None:
-                eventually(lambda: hold.attempt.ended)
+                eventually(lambda: hold.attempt.state == "ended")
                 second.rollback()
 
             with closing(writer(files[2])):

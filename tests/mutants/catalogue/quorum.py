@@ -11,6 +11,8 @@ SLOW = "a member that is slow for longer than a simulated one"
 BALLOT, MEMBERSHIP = "tests/quorum/test_ballot.py", "tests/quorum/test_membership.py"
 SIMULATED = "tests/simulation/test_quorum.py::test_nothing_is_violated"
 GROW = "fences grow from hold to hold, whichever majority grants"
+TOLD = "a release tells a loss"
+STALLED, AT_ONE = "tests/quorum/test_stalled.py", "tests/quorum/test_one_member.py"
 ONE = "no two majorities have a name at the same time"
 FORGETS = "a member that has forgotten votes after a pause, above the others' fences"
 
@@ -172,7 +174,7 @@ QUORUM = (
         "quorum-asks-for-a-second-vote",
         ONE,
         "QuorumAttempt.decide",
-        "if number not in voting:",
+        "if number not in busy:",
         "if True:",
         f"{REVIEWED}::test_a_member_that_has_not_answered_is_not_asked_for_a_second_vote",
         beyond=SLOW,
@@ -203,5 +205,50 @@ QUORUM = (
         "if False:",
         f"{REVIEWED}::test_a_member_that_cannot_write_its_record_is_told",
         beyond="a right that is missing, or a full disk",
+    ),
+    Mutant(
+        "quorum-votes-beside-a-stamp",
+        ONE,
+        "QuorumAttempt._begin",
+        "self._work[number] += 1",
+        "self._work[number] += getattr(work, 'func', None) != self._stamp",
+        f"{STALLED}::test_a_member_whose_stamp_stalls_is_not_asked_for_a_vote",
+        beyond=SLOW,
+    ),
+    Mutant(
+        "quorum-given-back-is-released",
+        TOLD,
+        "QuorumAttempt.release",
+        "if good >= members.majority or",
+        "if good + free >= members.majority or",
+        f"{STALLED}::test_a_vote_that_was_given_back_is_no_release",
+        beyond=SLOW,
+    ),
+    Mutant(
+        "quorum-release-in-doubt-for-good",
+        TOLD,
+        "QuorumAttempt.release",
+        "if isinstance(outcome, Unavailable) and not in_doubt:",
+        "if False:",
+        f"{STALLED}::test_a_release_that_executed_nothing_hides_no_loss",
+        beyond="no simulated holder releases again",
+    ),
+    Mutant(
+        "quorum-releases-without-suspects",
+        "a release tells that it failed after it has asked",
+        "QuorumAttempt._finish",
+        "if decided(patient=not rest <= members.suspects):",
+        "if rest <= members.suspects or decided(patient=True):",
+        f"{STALLED}::test_members_that_are_back_are_asked_to_release",
+        beyond=SLOW,
+    ),
+    Mutant(
+        "quorum-forgets-what-a-queue-has-granted",
+        "an interrupted try leaves nothing behind",
+        "QuorumLease._undo",
+        "taking.queueing.abandon()",
+        "pass",
+        f"{AT_ONE}::test_an_interrupted_waiter_gives_back_what_its_queue_has_granted",
+        beyond="no simulated caller is interrupted there",
     ),
 )
