@@ -64,7 +64,7 @@ def short_limits(limits: list[str]) -> Finding:
     return note(
         "idle timeouts",
         ", ".join(limits),
-        "the server ends your connections that are idle for longer, and statements that take "
-        "longer, and the row locks of their transactions",
+        "the server ends your connections that are idle for longer, with their row locks, and "
+        "statements that take longer",
         "use a lease for long work",
     )

@@ -7,13 +7,22 @@ from collections.abc import Iterator
 from ..dialects.values import text
 from .finding import Finding, Patient, ok, wrong
 from .galera import galera
-from .semi_synchronous import FOREVER, MISSED, goes_on_alone
+from .semi_synchronous import FOREVER, MISSED, asynchronous, goes_on_alone
 
 VALUES = """SELECT LOWER(variable_name), variable_value FROM information_schema.global_{}
     WHERE variable_name = 'wsrep_on' OR variable_name LIKE 'rpl_semi_sync_master%%'"""
 SEMI = "rpl_semi_sync_master_"
 _PERMANENTLY = f"put it into the server's configuration, and run:\nSET GLOBAL {SEMI}"
 _CONNECT = "connect a replica with rpl_semi_sync_slave_enabled = ON"
+SEMI_SYNCHRONOUS = (
+    "run the first two lines on the primary and the others on each replica, and put the "
+    "settings into their configurations:\n"
+    f"SET GLOBAL {SEMI}timeout = {FOREVER};\n"
+    f"SET GLOBAL {SEMI}enabled = ON;\n"
+    "SET GLOBAL rpl_semi_sync_slave_enabled = ON;\n"
+    "STOP SLAVE IO_THREAD;\n"
+    "START SLAVE IO_THREAD;"
+)
 
 
 def replication(patient: Patient) -> Iterator[Finding]:
@@ -24,7 +33,7 @@ def replication(patient: Patient) -> Iterator[Finding]:
     elif values.get(f"{SEMI}enabled") == "ON":
         yield _semi_synchronous({name.removeprefix(SEMI): value for name, value in values.items()})
     else:
-        yield _asynchronous(patient)
+        yield asynchronous(patient, "information_schema", SEMI_SYNCHRONOUS)
 
 
 def _semi_synchronous(values: dict[str, str]) -> Finding:
@@ -46,23 +55,3 @@ def _semi_synchronous(values: dict[str, str]) -> Finding:
     if found is not None:
         return found
     return ok("replication", "semi-synchronous")
-
-
-def _asynchronous(patient: Patient) -> Finding:
-    ((replicas,),) = patient.ask(
-        "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%%'"
-    )
-    if not replicas:
-        return ok("replication", "no replica is seen")
-    return wrong(
-        "replication",
-        f"{replicas} asynchronous",
-        MISSED,
-        "run the first two lines on the primary and the others on each replica, and put the "
-        "settings into their configurations:\n"
-        f"SET GLOBAL {SEMI}timeout = {FOREVER};\n"
-        f"SET GLOBAL {SEMI}enabled = ON;\n"
-        "SET GLOBAL rpl_semi_sync_slave_enabled = ON;\n"
-        "STOP SLAVE IO_THREAD;\n"
-        "START SLAVE IO_THREAD;",
-    )

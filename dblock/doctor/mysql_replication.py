@@ -7,13 +7,24 @@ from collections.abc import Iterator
 from ..dialects.values import text
 from .finding import Finding, Patient, note, ok, wrong
 from .mysql_group import group
-from .semi_synchronous import FOREVER, MISSED, goes_on_alone
+from .semi_synchronous import FOREVER, MISSED, asynchronous, goes_on_alone
 
 VALUES = """SELECT LOWER(variable_name), variable_value FROM performance_schema.global_{}
     WHERE variable_name LIKE 'group\\_replication\\_%%'
         OR variable_name LIKE 'rpl\\_semi\\_sync\\_source\\_%%'"""
 SEMI = "rpl_semi_sync_source_"
 _CONNECT = "connect a replica with rpl_semi_sync_replica_enabled = ON"
+SEMI_SYNCHRONOUS = (
+    "run the first three lines on the primary and the others on each replica, which installs "
+    "no plugin while it is super_read_only:\n"
+    "INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so';\n"
+    f"SET PERSIST {SEMI}timeout = {FOREVER};\n"
+    f"SET PERSIST {SEMI}enabled = ON;\n"
+    "INSTALL PLUGIN rpl_semi_sync_replica SONAME 'semisync_replica.so';\n"
+    "SET PERSIST rpl_semi_sync_replica_enabled = ON;\n"
+    "STOP REPLICA IO_THREAD;\n"
+    "START REPLICA IO_THREAD;"
+)
 
 
 def replication(patient: Patient) -> Iterator[Finding]:
@@ -24,7 +35,7 @@ def replication(patient: Patient) -> Iterator[Finding]:
     elif values.get(f"{SEMI}enabled") == "ON":
         yield _semi_synchronous({name.removeprefix(SEMI): value for name, value in values.items()})
     else:
-        yield _asynchronous(patient)
+        yield asynchronous(patient, "performance_schema", SEMI_SYNCHRONOUS)
 
 
 def _semi_synchronous(values: dict[str, str]) -> Finding:
@@ -54,25 +65,3 @@ def _semi_synchronous(values: dict[str, str]) -> Finding:
             f"SET PERSIST {SEMI}wait_point = 'AFTER_SYNC';",
         )
     return ok("replication", "semi-synchronous")
-
-
-def _asynchronous(patient: Patient) -> Finding:
-    ((replicas,),) = patient.ask(
-        "SELECT COUNT(*) FROM performance_schema.processlist WHERE command LIKE 'Binlog Dump%%'"
-    )
-    if not replicas:
-        return ok("replication", "no replica is seen")
-    return wrong(
-        "replication",
-        f"{replicas} asynchronous",
-        MISSED,
-        "run the first three lines on the primary and the others on each replica, which installs "
-        "no plugin while it is super_read_only:\n"
-        "INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so';\n"
-        f"SET PERSIST {SEMI}timeout = {FOREVER};\n"
-        f"SET PERSIST {SEMI}enabled = ON;\n"
-        "INSTALL PLUGIN rpl_semi_sync_replica SONAME 'semisync_replica.so';\n"
-        "SET PERSIST rpl_semi_sync_replica_enabled = ON;\n"
-        "STOP REPLICA IO_THREAD;\n"
-        "START REPLICA IO_THREAD;",
-    )

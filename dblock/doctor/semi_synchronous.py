@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .finding import Finding, note
+from ..dialects.values import text
+from .finding import Finding, Patient, note, ok, wrong
 
 # Milliseconds for which a primary waits for its replica, if it is not to go on alone.
 _LONG = 24 * 60 * 60 * 1000
@@ -40,3 +41,28 @@ def goes_on_alone(values: Mapping[str, str], alone: str, set_permanently: str) -
             f"{set_permanently}timeout = {FOREVER};",
         )
     return None
+
+
+def asynchronous(patient: Patient, schema: str, fix: str) -> Finding:
+    """Return the finding for a server whose commits wait for no replica.
+
+    ``schema`` has the list of processes, of which the server shows an account without the right
+    PROCESS its own ones alone.
+    """
+    ((replicas, others, account),) = patient.ask(f"""SELECT
+        (SELECT COUNT(*) FROM {schema}.processlist WHERE command LIKE 'Binlog Dump%%'),
+        (SELECT COUNT(*) FROM {schema}.processlist WHERE user <> SUBSTRING_INDEX(USER(), '@', 1))
+            + (SELECT COUNT(*) FROM information_schema.user_privileges
+                WHERE privilege_type = 'PROCESS'),
+        CURRENT_USER()""")
+    if replicas:
+        return wrong("replication", f"{replicas} asynchronous", MISSED, fix)
+    if others:
+        return ok("replication", "no replica is seen")
+    user, _, host = text(account).rpartition("@")
+    return note(
+        "replication",
+        "this account may not see whether there are replicas",
+        f"if there is one, {MISSED}",
+        f"GRANT PROCESS ON *.* TO '{user}'@'{host}';",
+    )

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from functools import partial
 
 import pytest
+from sqlalchemy import make_url
 
 from dblock import Locks, Unavailable
 from dblock.schema import upgrade
 from tests.clusters.group import bootstrap, join, member_options
 from tests.conftest import NewDatabase, OwnServers, find_or_skip, new_name
 from tests.databases.test_doctor import findings, level
-from tests.servers import MySQL, execute
+from tests.servers import FAMILY, MySQL, execute
 from tests.servers.own import free_port
 from tests.support import eventually
 
@@ -162,6 +163,26 @@ def test_replicas(own_server: OwnServers) -> None:
     replica.kill()
     eventually(lambda: "0 replicas are connected" in findings(url)["replication"].found)
     assert level(url, "replication") == "wrong"
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_an_account_that_may_not_see_replicas(new_database: NewDatabase, kind: str) -> None:
+    """It was told that there are none."""
+    url, user = make_url(new_database(kind, migrated=True).url), new_name()[:32]
+    root = url.render_as_string(hide_password=False)
+    execute(
+        root,
+        f"CREATE USER '{user}'@'%%'",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON `{url.database}`.* TO '{user}'@'%%'",
+    )
+    try:
+        app = url.set(username=user).render_as_string(hide_password=False)
+        found = findings(app)["replication"]
+        assert (found.level.value, "may not see" in found.found) == ("note", True)
+        execute(root, found.fix.replace("%", "%%"))  # as it stands, but for the driver
+        assert findings(app)["replication"].found == "no replica is seen"
+    finally:
+        execute(root, f"DROP USER '{user}'@'%%'")
 
 
 # --- group replication ---------------------------------------------------------------------------
