@@ -60,7 +60,7 @@ def table(metadata: MetaData, name: str = _NAME, schema: str | None = None) -> T
     if schema is not None:
         check_identifier("schema", schema)
 
-    from .schema.tables import NAME  # and with it Alembic
+    from .schema.tables import INNODB, NAME  # and with it Alembic
 
     return Table(
         name,
@@ -69,7 +69,7 @@ def table(metadata: MetaData, name: str = _NAME, schema: str | None = None) -> T
         Column("fence", BigInteger, nullable=False),
         PrimaryKeyConstraint("name", name=f"{name}_pkey"),
         schema=schema,
-        mysql_engine="InnoDB",
+        **INNODB,
     )
 
 

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateColumn
 
+from .tables import INNODB
+
 
 class Looks(Enum):
     """How a step learns whether a column is there."""
@@ -95,7 +97,7 @@ class Steps:
             *parts,
             comment=comment,
             schema=self.schema,
-            mysql_engine="InnoDB",
+            **INNODB,
             if_not_exists=again or None,
             **more,
         )

@@ -27,6 +27,9 @@ from ..dialects.postgresql.arrivals import triggers
 from ..dialects.postgresql.witness import FIRST_EPOCH
 
 _MYSQL = ("mysql", "mariadb")
+#: The options of a table on MySQL and MariaDB. In the older row formats, which may be the server's
+#: preset, a name is too long for a key.
+INNODB: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_row_format": "DYNAMIC"}
 
 # Every database compares names byte by byte: no collation may equate different names.
 NAME = (
@@ -92,7 +95,7 @@ def tables(
         PrimaryKeyConstraint("lock_name", name=f"{prefix}lock_pkey"),
         comment="One row for each name that was ever locked.",
         schema=schema,
-        mysql_engine="InnoDB",
+        **INNODB,
     )
     # A guard locks its rows on InnoDB. The other databases leave the table empty.
     guard = Table(
@@ -107,7 +110,7 @@ def tables(
         PrimaryKeyConstraint("lock_name", name=f"{prefix}guard_pkey"),
         comment="What a guard locks in a user's transaction (MariaDB).",
         schema=schema,
-        mysql_engine="InnoDB",
+        **INNODB,
     )
     applied = Table(
         f"{prefix}applied",
@@ -117,7 +120,7 @@ def tables(
         PrimaryKeyConstraint("idempotency_key", name=f"{prefix}applied_pkey"),
         comment="Idempotency keys of counter changes.",
         schema=schema,
-        mysql_engine="InnoDB",
+        **INNODB,
     )
     # Which calls were made, and what came of them: no result until one has ended.
     once = Table(
@@ -136,7 +139,7 @@ def tables(
         PrimaryKeyConstraint("idempotency_key", name=f"{prefix}once_pkey"),
         comment="Calls that are made once, and what came of them.",
         schema=schema,
-        mysql_engine="InnoDB",
+        **INNODB,
     )
     # What names carry beside their leases. It outlives the lease: the fence says whose it was.
     value = Table(
@@ -154,7 +157,7 @@ def tables(
         PrimaryKeyConstraint("lock_name", name=f"{prefix}value_pkey"),
         comment="Values of names: what a leader proclaims, the limit of a semaphore.",
         schema=schema,
-        mysql_engine="InnoDB",
+        **INNODB,
     )
     # They show whether PostgreSQL may have forgotten leases. The other databases leave them empty.
     epoch = Table(
@@ -175,7 +178,7 @@ def tables(
         PrimaryKeyConstraint("id", name=f"{prefix}epoch_pkey"),
         comment="Since when leases are granted without a gap (PostgreSQL).",
         schema=schema,
-        mysql_engine="InnoDB",
+        **INNODB,
     )
     witness = Table(
         f"{prefix}witness",
@@ -201,7 +204,7 @@ def tables(
         PrimaryKeyConstraint("id", name=f"{prefix}witness_pkey"),
         comment="A copy of the epoch that a crash empties (PostgreSQL).",
         schema=schema,
-        mysql_engine="InnoDB",
+        **INNODB,
     )
     for table, statement in (
         # Leaves room on each page for new versions of its rows, so that updates stay there (HOT).
@@ -236,7 +239,7 @@ def tables(
         PrimaryKeyConstraint("id", name=f"{prefix}waiter_pkey"),
         comment="Who waits for a lock.",
         schema=schema,
-        mysql_engine="InnoDB",
+        **INNODB,
     )
     # The last run of each job; for a job with slots, the last run of each slot.
     run = Table(
@@ -261,7 +264,7 @@ def tables(
         PrimaryKeyConstraint("lock_name", "slot", name=f"{prefix}run_pkey"),
         comment="The last run of each job, and of each slot of it.",
         schema=schema,
-        mysql_engine="InnoDB",
+        **INNODB,
     )
     version = Table(
         f"{prefix}schema",
@@ -283,7 +286,7 @@ def tables(
         PrimaryKeyConstraint("version", name=f"{prefix}schema_pkey"),
         comment="How far dblock's tables have been brought.",
         schema=schema,
-        mysql_engine="InnoDB",
+        **INNODB,
     )
     return {
         "lock": lock,

@@ -66,6 +66,7 @@ _MARIADB = {
     "default-time-zone": "-11:30",
     "div-precision-increment": "0",
     "group-concat-max-len": "4",
+    "innodb-default-row-format": "compact",
     "innodb-lock-wait-timeout": "5",
     "max-error-count": "0",
     "old-mode": "",
@@ -95,6 +96,7 @@ _MYSQL = {
     "group-concat-max-len": "4",
     # A wait that ends with this limit undoes the whole transaction, not the statement alone.
     "innodb-lock-wait-timeout": "1",
+    "innodb-default-row-format": "compact",
     "innodb-rollback-on-timeout": "1",
     "lower-case-table-names": "1",
     "max-error-count": "0",
