@@ -13,7 +13,6 @@ from sqlalchemy.exc import DBAPIError
 from ..dialects import meet
 from ..dialects.borrowed_driver import AUTOCOMMIT, FAILED, BorrowedDriver
 from ..dialects.query import FINALLY, THEN, Query
-from ..errors import DBLockError
 from ..protocol.explain import explain, transaction_broken
 from ..protocol.faults import Fault, StatementError
 from ..protocol.steps import ExecuteInTransaction, Reply
@@ -75,9 +74,10 @@ class Borrowed(ABC):
     @property
     def usable(self) -> bool:
         """Whether it has not failed, as far as its driver knows."""
-        with contextlib.suppress(DBLockError):
-            return self.problem(True) is None
-        return False
+        problem = self.driver.transaction_problem(self.driver_connection, True)
+        return problem is None or (
+            problem is AUTOCOMMIT and self.driver.asks_autocommit is not None
+        )
 
     def problem(self, locking: bool) -> str | None:
         """Say why nothing can be locked in it. Raises what :meth:`ask` does."""
@@ -184,7 +184,8 @@ class Borrowed(ABC):
     def ask(self, query: Query[R]) -> R:
         """Return the answer to a query. Raises DBLockError for a fault of the database."""
         try:
-            return self.execute(query).answer
+            with self.driver.bounded(self.driver_connection, None, self._dialect.timeouts.socket):
+                return self.execute(query).answer
         except StatementError as failure:
             if failure.fault is Fault.DISCONNECTED:
                 raise transaction_broken(failure) from failure.__cause__

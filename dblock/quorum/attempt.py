@@ -59,8 +59,8 @@ class QuorumAttempt:
         self._work: Counter[int] = Counter()
         #: The outcomes of the releases: None, or why the member may hold the token still.
         self._released: dict[int, DBLockError | None] = {}
-        #: The members at which an earlier release may have been executed.
-        self._in_doubt: set[int] = set()
+        #: At each member, how many releases may have been executed.
+        self._unsettled: Counter[int] = Counter()
 
     @property
     def name(self) -> str:
@@ -68,8 +68,8 @@ class QuorumAttempt:
 
     @property
     def busy(self) -> set[int]:
-        """The members at which work has not ended, or has an outcome on which no thread has
-        acted."""
+        """The members at which a vote, a stamp or a release is under way. An outcome in the mailbox
+        does not count."""
         with lock:
             return set(+self._work)
 
@@ -82,10 +82,12 @@ class QuorumAttempt:
         member costs :attr:`.Timeouts.connect` once.
         """
         members, now = self._members, self._members.runtime.now
-        for unread in self._mailbox.rest():
-            self._note(*unread)
+        with lock:  # at once: an outcome that comes between the two would be in neither
+            unread, busy = self._mailbox.rest(), self.busy
+        for each in unread:
+            self._note(*each)
         asked = self.ballot.begin_again()
-        busy = asked & self.busy
+        busy = asked & (busy | self.busy)
         slow = asked & members.suspects | busy
         for number in sorted(asked):
             if number in slow:
@@ -169,9 +171,7 @@ class QuorumAttempt:
     def _stamp(self, number: int, fence: int) -> None:
         outcome = self._stamped(number, fence)
         if not isinstance(outcome, int):
-            with lock:  # the hold does not count on a grant without a stamp
-                self.ballot.grants.pop(number, None)
-            self._give_back(number)
+            self._give_back(number)  # no verdict counts a grant without its stamp
         self._deliver(number, outcome)
 
     def _return(self, number: int) -> None:
@@ -218,7 +218,7 @@ class QuorumAttempt:
                     self.ballot.granted(number, outcome)
                     return
             self._give_back(number)
-        elif isinstance(outcome, OutcomeUnknown | int):
+        elif isinstance(outcome, int):
             with lock:
                 counted = self.state != "ended" and number in self.ballot.grants
             if not counted:
@@ -226,6 +226,11 @@ class QuorumAttempt:
         elif isinstance(outcome, Refused):
             with lock:
                 self.ballot.refused(number, outcome)
+        else:
+            with lock:  # a grant whose stamp has failed is given back
+                self.ballot.failed(number, outcome)
+            if isinstance(outcome, OutcomeUnknown):
+                self._give_back(number)
 
     def _give_back(self, number: int) -> None:
         members, request = self._members, self.requests[number]
@@ -238,7 +243,8 @@ class QuorumAttempt:
     # --- the end -----------------------------------------------------------------------------
 
     def _end(self) -> tuple[dict[int, Held], dict[int, Outcome | None]]:
-        """Hold the token no more; return the grants, and what the others answered."""
+        """Hold the token no more. Return the grants; and of the other members the failures, and the
+        outcomes that nobody has read."""
         with lock:
             self.state = "ended"
             return dict(self.ballot.grants), self.ballot.failures | dict(self._mailbox.rest())
@@ -266,30 +272,34 @@ class QuorumAttempt:
 
         def end(number: int) -> None:
             database, request = members.databases[number], self.requests[number]
-            exchange, in_doubt = database.exchange(request.name), number in self._in_doubt
+            exchange = database.exchange(request.name)
+            with lock:
+                in_doubt = self._unsettled[number] > 0
+                self._unsettled[number] += 1
             ending = ReleaseRequest(request.name, self.token, grants[number], in_doubt=in_doubt)
-            self._in_doubt.add(number)
             outcome = self._released[number] = members.attempt(
                 lambda: database.run(release.release(exchange, ending))
             )
-            if isinstance(outcome, Unavailable) and not in_doubt:  # nothing was executed there
-                self._in_doubt.discard(number)
+            if isinstance(outcome, Unavailable):  # nothing was executed there
+                with lock:
+                    self._unsettled[number] -= 1
             members.heard(number, outcome)
 
         def told() -> tuple[list[DBLockError | None], int]:
             with lock:
-                released, refused = dict(self._released), self.ballot.refusals.keys()
+                released = dict(self._released)
+                refused = self.ballot.refusals.keys() - released.keys()
             free = {number for number, one in released.items() if one is None} | refused
             outcomes = [released.get(number, members.silent(number)) for number in sorted(grants)]
             return outcomes, len(free - grants.keys())
 
-        def decided(*, patient: bool) -> bool:
+        def decided(answers_due: bool) -> bool:
             outcomes, free = told()
             good = sum(outcome is None for outcome in outcomes)
             lost = sum(isinstance(outcome, LockLost) for outcome in outcomes)
             if good >= members.majority or lost > len(grants) - members.majority:
                 return True
-            return not patient and good + free >= members.majority
+            return not answers_due and good + free >= members.majority
 
         self._finish(set(grants), end, decided)
         return told()
@@ -298,11 +308,11 @@ class QuorumAttempt:
         self,
         numbers: set[int],
         work: Callable[[int], None],
-        decided: Callable[..., bool] = lambda *, patient: not patient,
+        decided: Callable[[bool], bool] = lambda answers_due: not answers_due,
     ) -> None:
         """Do the last work at some members, and wait for it; and for busy members, whose own work
-        gives back what they grant. Once only silent members are left, the caller is not
-        ``patient``."""
+        gives back what they grant. Stop when ``decided`` says so: it is told whether a member is
+        left that may soon answer. Without it, stop when there is none."""
         members = self._members
         done: Mailbox[None] = Mailbox(members.runtime)
 
@@ -315,7 +325,7 @@ class QuorumAttempt:
             members.fan.begin(number, partial(finish, number))
         until = members.runtime.now() + members.timeouts.connect
         while rest := left | self.busy:
-            if decided(patient=not rest <= members.suspects):
+            if decided(not rest <= members.suspects):
                 break
             came = done.next(min(0.02, until - members.runtime.now()))
             if came is not None:

@@ -44,7 +44,7 @@ class Crew:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._ended = threading.Condition(self._lock)
-        self._idle = self._threads = 0
+        self._idle, self._threads = 0, set[threading.Thread]()
 
     def begin(self, work: Work) -> None:
         """Begin a piece of work, or let it wait for a thread."""
@@ -53,32 +53,38 @@ class Crew:
             if self._idle >= len(self._waiting):
                 self._changed.notify()
                 return
-            if self._threads >= MOST:
+            if len(self._threads) >= MOST:
                 return
-            self._threads += 1
-        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._threads.add(thread)
         try:
             start_quietly(thread)
         except RuntimeError:  # no thread starts at the end of the process
-            self._work_here()
-        except BaseException:  # an interrupt; the work is begun with the next one
+            self._work_here(thread)
+        except BaseException:  # an interrupt: the next begin() starts a thread for both
             with self._lock:
-                self._threads -= not thread.is_alive()
+                if thread.ident is None:  # it has not begun, and may never begin
+                    self._threads.discard(thread)
             raise
 
     def rest(self, seconds: float) -> None:
         """Wait until all work has ended, for ``seconds`` at most."""
         with self._lock:
-            self._ended.wait_for(lambda: not self._waiting and self._idle == self._threads, seconds)
+            self._ended.wait_for(
+                lambda: not self._waiting and self._idle == len(self._threads), seconds
+            )
 
-    def _work_here(self) -> None:
+    def _work_here(self, thread: threading.Thread) -> None:
         with self._lock:
-            self._threads -= 1
+            self._threads.discard(thread)
             work = self._waiting.pop() if self._waiting else None
         if work is not None:
             work()
 
     def _run(self) -> None:
+        thread = threading.current_thread()
+        with self._lock:  # an interrupt of its start may have struck it off
+            self._threads.add(thread)
         while True:
             with self._lock:
                 if not self._waiting:
@@ -87,7 +93,7 @@ class Crew:
                     self._changed.wait_for(lambda: bool(self._waiting), LINGER)
                     self._idle -= 1
                 if not self._waiting:
-                    self._threads -= 1
+                    self._threads.discard(thread)
                     return
                 work = self._waiting.popleft()
             work()

@@ -59,13 +59,16 @@ class HeldAtMajority(HeldLease):
         return cast("Members", self._database)
 
     def renew(self, ttl: Seconds | None = None) -> None:
-        # It may wait for a silent member. So it comes first, and meanwhile the keeper renews.
+        length = self.ttl if ttl is None else check_ttl(ttl)
+        self._members.check_open()
         hold, now = self._holds.get(), self._database.runtime.now()
-        length = hold.schedule.length(now, self.ttl if ttl is None else check_ttl(ttl))
-        self._members.records.allow(length, self.name)
+        if hold.alive:
+            # It may wait for a silent member. So it comes first: meanwhile the keeper renews.
+            self._members.records.allow(hold.schedule.length(now, length), self.name)
         super().renew(ttl)
 
     def _ask_to_renew(self, asked: Asked, now: float) -> Term:
+        self._members.records.allow(asked.renewal.ttl, self.name)
         term, away = asked.held.term, "no majority has answered"
         while not term.over(now):
             (outcome,) = self._members.renew_all([asked], term.remaining(now))
@@ -320,10 +323,12 @@ class QuorumTaking:
             left = None if until == float("inf") else max(0.0, until - start)
             request = self._request()()
             taking = self.queueing = Taking(database, request)
+            outcome: Held | Refused | DBLockError
             try:
-                outcome = self._members.attempt(
-                    partial(taking.run, self._options, "lease", start, left)
-                )
+                outcome = taking.run(self._options, "lease", start, left)
+            except DBLockError as error:
+                error.__traceback__ = None  # its frames would keep the caller's handle alive
+                outcome = error
             finally:
                 if taking.user_lock is not None:
                     taking.user_lock.drop()

@@ -120,7 +120,9 @@ class Members(Databases):
             renewed = any(isinstance(outcome, Term) for outcome in found)
             failed = any(isinstance(outcome, RenewalFailed) for outcome in found)
             silent = set(numbers) - came.keys()
-            # The loss of one hold may hang on a silent member; the others do not wait for it.
+            # All have answered, or no hold needs another answer. Or some are renewed, and only
+            # suspects are left: the keeper tries again for a hold that needs one of these, and the
+            # terms of the others are not delayed.
             if not silent or not failed or (renewed and silent <= self.suspects):
                 return found
             letter = mailbox.next(until - self.runtime.now())

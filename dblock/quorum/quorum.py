@@ -205,7 +205,10 @@ class Quorum(OneDatabase):
         number = self._number(member)
         members = self._members
         views, listed = members.records.read(patient=True)
-        view = views[number] or members.records.read_one(number)  # which says why it is away
+        view = views[number]
+        if view is None:
+            members.records.read_one(number)  # which raises why
+            raise members.silent(number)
         longest = max(one.longest for one in views if one is not None)
         database = members.databases[number]
         change = membership.pausing(listed, view, longest)

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from dblock import Locks, Quorum, SchemaMissing, Unavailable
+from dblock import LockLost, Locks, NotHeld, Quorum, SchemaMissing, Unavailable
 from dblock.aio import AsyncQuorum
+from dblock.handles.taking import Taking
+from dblock.holding.worker import start_quietly
 from dblock.protocol.renew import Asked, RenewalFailed
 from dblock.protocol.state import Renewal
 from dblock.protocol.term import Term
@@ -91,6 +93,21 @@ def test_the_keeper_renews_while_a_longer_ttl_is_recorded(
         assert held.remaining > LONG
 
 
+def test_a_renewal_of_a_lost_lease_asks_nobody(
+    quorum: Quorum, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = quorum.lease("report", ttl=0.5, renew=False, wait=SECONDS)
+    with pytest.raises(ValueError, match="TTL"):
+        held.renew(-1)
+    with pytest.raises(NotHeld):
+        held.renew(2 * LONG)
+    assert held.acquire()
+    eventually(lambda: not held.held)
+    monkeypatch.setattr(quorum._members.records, "settle", interrupt)
+    with pytest.raises(LockLost):
+        held.renew(2 * LONG)
+
+
 # --- queues --------------------------------------------------------------------------------------
 
 
@@ -151,6 +168,23 @@ def test_an_interrupted_waiter_gives_back_what_its_queue_has_granted(
     eventually(lambda: held_at(files, name) == 0)
 
 
+def test_what_a_signal_handler_raises_ends_a_wait(
+    quorum: Quorum, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a time limit of the application's does: it was taken for a member's error."""
+
+    def limited(*args: Any) -> Any:
+        raise TimeoutError("the application's own limit")
+
+    alone = Locks(quorum._members.databases[0].engine)
+    second = Locks(quorum._members.databases[1].engine)
+    with alone, second, alone.lease("report", ttl=LONG), second.lease("report", ttl=LONG):
+        monkeypatch.setattr(Taking, "run", limited)
+        with pytest.raises(TimeoutError, match="own limit"):
+            quorum.lease("report", wait=SECONDS).acquire()
+        assert not quorum._members.suspects
+
+
 # --- interrupts ----------------------------------------------------------------------------------
 
 
@@ -168,6 +202,24 @@ def test_an_interrupt_at_the_start_of_a_thread_takes_none_away(
     assert done.wait(SECONDS)
     crew.rest(SECONDS)
     assert not crew._waiting
+
+
+def test_an_interrupt_after_the_start_of_a_thread_counts_it_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise no rest() of the crew would end."""
+    crew, done = fan.Crew("test"), threading.Event()
+
+    def started(thread: threading.Thread) -> None:
+        start_quietly(thread)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fan, "start_quietly", started)
+        with pytest.raises(KeyboardInterrupt):
+            crew.begin(done.set)
+    assert done.wait(SECONDS)
+    eventually(lambda: crew._idle == len(crew._threads) == 1)
 
 
 def interrupt(*args: object) -> Any:

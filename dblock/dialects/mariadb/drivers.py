@@ -71,8 +71,9 @@ class MySQLConnector(BorrowedDriver):
         if not is_open:
             return CLOSED
         # It does not see a mode that a statement has set. In that mode no statement begins a
-        # transaction.
-        return AUTOCOMMIT if locking and not connection.in_transaction else None
+        # transaction. After a deadlock it believes that there is one still.
+        suspicious = connection._autocommit or not connection.in_transaction
+        return AUTOCOMMIT if locking and suspicious else None
 
     def classify(self, error: BaseException) -> Fault | None:
         # These two have the code of a statement that the server has ended, and the connection is

@@ -275,8 +275,8 @@ ONCE = (
         "a-failed-transaction-is-usable",
         "a view whose transaction has failed is sent its refusal",
         "Borrowed.usable",
-        "return self.problem(True) is None",
-        "return True",
+        "return problem is None or (",
+        "return True or (",
         f"{HTTP}::test_a_view_whose_transaction_has_failed[flask-postgresql]",
     ),
     Mutant(
