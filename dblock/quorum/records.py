@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LOOK_EVERY = 1.0
 # The steps from no record to a vote: none, new, joined.
 STEPS = 4
+FIRST_USE = "the first use of a quorum needs all its members, which record the list of them"
 
 
 class Records:
@@ -94,6 +95,9 @@ class Records:
         missing = members.majority - sum(membership.votes(listed, view, ttl) for view in known)
         if failed and missing > 0:
             raise members.unreachable(failed)
+        new = any(membership.state_of(listed, view) == membership.NEW for view in known)
+        if missing > 0 and new and len(known) < len(views):
+            raise Unavailable(f"{FIRST_USE}: one was away before all had begun")
         self._listed = listed
         pauses = sorted(view.opens for view in known if view.opens > 0)
         pause = pauses[missing - 1] if 0 < missing <= len(pauses) else 0.0
@@ -146,10 +150,7 @@ class Records:
         if not lists:
             if len(found) < len(views):
                 failed = [one for one in answers if isinstance(one, DBLockError)]
-                raise Unavailable(
-                    "the first use of a quorum needs all its members, which record the list of "
-                    f"them: {failed[0]}"
-                ) from failed[0]
+                raise Unavailable(f"{FIRST_USE}: {failed[0]}") from failed[0]
             return membership.list_of(list(found.values()))
         listed = lists.pop()
         assert listed is not None

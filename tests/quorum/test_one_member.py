@@ -185,6 +185,27 @@ def test_what_a_signal_handler_raises_ends_a_wait(
         assert not quorum._members.suspects
 
 
+def test_a_member_that_is_away_during_the_first_use(
+    files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others did not vote yet, and the name looked as if another had it."""
+    with Quorum(files, timeouts=PATIENT) as quorum:
+        records = quorum._members.records
+        rewrite = records._rewrite
+
+        def cut_off(changes: Any, number: int) -> None:
+            rewrite(changes, number)
+            if number == 2:
+                monkeypatch.setattr(quorum._members.databases[2], "run", away)
+
+        monkeypatch.setattr(records, "_rewrite", cut_off)
+        with pytest.raises(Unavailable, match="the first use of a quorum needs all its members"):
+            quorum.lease("report", wait=0).acquire()
+        monkeypatch.undo()
+        with quorum.lease("report", wait=0):
+            pass
+
+
 # --- interrupts ----------------------------------------------------------------------------------
 
 

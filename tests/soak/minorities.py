@@ -47,9 +47,8 @@ class WithoutAMinority(Havoc):
         self._choosing = threading.Lock()
         direct = [member.direct for member in self._members]
         self._quorum = Quorum(direct, timeouts=TIMEOUTS)
-        with self._quorum.lease(
-            "first use", ttl=plan.ttl
-        ):  # for which all members have to be there
+        # All members have to be there for the first use.
+        with self._quorum.lease("first use", ttl=plan.ttl):
             pass
         super().__init__(crew, server, database, plan)
 
