@@ -79,9 +79,11 @@ class Borrowed(ABC):
             problem is AUTOCOMMIT and self.driver.asks_autocommit is not None
         )
 
-    def problem(self, locking: bool) -> str | None:
-        """Say why nothing can be locked in it. Raises what :meth:`ask` does."""
-        problem = self.driver.transaction_problem(self.driver_connection, locking)
+    def confirmed(self, problem: str) -> str | None:
+        """Return the problem that the driver has told; None if it was wrong about autocommit.
+
+        Raises what :meth:`ask` does.
+        """
         query = self.driver.asks_autocommit if problem is AUTOCOMMIT else None
         return problem if query is None or self.ask(query) else None
 

@@ -74,7 +74,9 @@ def borrow(
             "roll it back first"
         )
     transaction = BorrowedTransaction(connection, dialect, cached, runtime)
-    problem = transaction.problem(locking)
+    problem = cached.driver.transaction_problem(cached.connection, locking)
+    if problem is not None:
+        problem = transaction.confirmed(problem)
     if problem is None and changing and cached.driver.savepoint_begins:
         problem = _savepoint_problem(connection, cached, locking)
     if problem is not None:

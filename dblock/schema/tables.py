@@ -27,9 +27,13 @@ from ..dialects.postgresql.arrivals import triggers
 from ..dialects.postgresql.witness import FIRST_EPOCH
 
 _MYSQL = ("mysql", "mariadb")
-#: The options of a table on MySQL and MariaDB. In the older row formats, which may be the server's
-#: preset, a name is too long for a key.
-INNODB: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_row_format": "DYNAMIC"}
+#: The options of a table on MySQL and MariaDB, by SQLAlchemy's names of both. In the older row
+#: formats, which may be the server's preset, a name is too long for a key.
+INNODB: dict[str, Any] = {
+    f"{dialect}_{option}": value
+    for dialect in _MYSQL
+    for option, value in {"engine": "InnoDB", "row_format": "DYNAMIC"}.items()
+}
 
 # Every database compares names byte by byte: no collation may equate different names.
 NAME = (

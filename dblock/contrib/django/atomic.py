@@ -147,7 +147,9 @@ def lend(on: object, dialect: Dialect, runtime: Runtime) -> AtomicBlock | None:
         raise ValueError("nothing can be locked in this atomic block: it has already failed")
     driver = driver_of(on, dialect.adapter)
     block = AtomicBlock(on, dialect, driver, runtime)
-    problem = block.problem(True)
+    problem = driver.transaction_problem(on.connection, True)
+    if problem is not None:
+        problem = block.confirmed(problem)
     if driver.savepoint_begins and any(on.savepoint_ids):
         # Outside of autocommit an atomic block is no more than a savepoint.
         found = driver.savepoint_problem(on.connection, begun=True, locking=True)
