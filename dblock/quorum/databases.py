@@ -76,6 +76,18 @@ class Databases:
         """
         return self.ask(range(len(self.databases)), ask, patient=patient)
 
+    def ask_majority(self, ask: Callable[[int], T], name: str | None = None) -> tuple[list[T], int]:
+        """Return the members' answers, and how many gave none; wait for no silent member.
+
+        Raises Unavailable, for the lock ``name``, if no majority answers.
+        """
+        outcomes = self.ask_all(ask)
+        errors = [one for one in outcomes if isinstance(one, DBLockError)]
+        answers = [one for one in outcomes if not isinstance(one, DBLockError)]
+        if len(answers) < self.majority:
+            raise self.unreachable(errors, name)
+        return answers, len(errors)
+
     def ask(
         self, numbers: Sequence[int], ask: Callable[[int], T], *, patient: bool = False
     ) -> list[T | DBLockError]:

@@ -205,12 +205,9 @@ def read_leader(members: Members, name: str) -> Leader | None:
         database = members.databases[number]
         return database.run(election.look(database.exchange(name)))
 
-    answers = members.ask_all(ask)
-    errors = [one for one in answers if isinstance(one, DBLockError)]
-    if len(answers) - len(errors) < members.majority:
-        raise members.unreachable(errors, name)
-    shown = [one for one in answers if one is not None and not isinstance(one, DBLockError)]
-    return leading(shown, len(errors), members.majority)
+    answers, away = members.ask_majority(ask, name)
+    shown = [one for one in answers if one is not None]
+    return leading(shown, away, members.majority)
 
 
 def leading(shown: Sequence[LeaderRow], away: int, majority: int) -> Leader | None:

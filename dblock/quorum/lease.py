@@ -68,6 +68,7 @@ class HeldAtMajority(HeldLease):
         super().renew(ttl)
 
     def _ask_to_renew(self, asked: Asked, now: float) -> Term:
+        # Again, for free as a rule: another thread may have taken the lease anew meanwhile.
         self._members.records.allow(asked.renewal.ttl, self.name)
         term, away = asked.held.term, "no majority has answered"
         while not term.over(now):

@@ -76,12 +76,8 @@ class Members(Databases):
             row = database.run(overview.show_row(database.exchange(name)))
             return row is not None and row.held
 
-        answers = self.ask_all(ask)
-        errors = [one for one in answers if isinstance(one, DBLockError)]
-        if len(answers) - len(errors) < self.majority:
-            raise self.unreachable(errors, name)
-        shown = sum(one is True for one in answers)
-        return shown > 0 and shown + len(errors) >= self.majority
+        answers, away = self.ask_majority(ask, name)
+        return any(answers) and sum(answers) + away >= self.majority
 
     # --- renewing ----------------------------------------------------------------------------
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ..arguments import LIMIT_MAX
-from ..errors import DBLockError
 from ..protocol import overview, release
-
-T = TypeVar("T")
 
 if TYPE_CHECKING:
     from ..lock_state import LockState
@@ -24,7 +21,7 @@ def show(members: Members, name: str) -> LockState:
         database = members.databases[number]
         return database.run(overview.show(database.exchange(name), LIMIT_MAX))
 
-    return merged(members, *_answers(members, members.ask_all(ask)))
+    return merged(members, *members.ask_majority(ask))
 
 
 def list_all(members: Members) -> list[LockState]:
@@ -35,7 +32,7 @@ def list_all(members: Members) -> list[LockState]:
         return database.run(overview.look_at_all(database.exchange()))
 
     found: dict[str, list[LockState]] = {}
-    answers, away = _answers(members, members.ask_all(ask))
+    answers, away = members.ask_majority(ask)
     for states in answers:
         for state in states:
             found.setdefault(state.name, []).append(state)
@@ -72,13 +69,5 @@ def force(members: Members, name: str) -> bool:
         exchange = database.exchange(name, timeout=database.timeouts.query)
         return database.run(release.force(exchange, None))
 
-    answers, away = _answers(members, members.ask_all(ask))
-    return any(answers) and answers.count(True) + away >= members.majority
-
-
-def _answers(members: Members, outcomes: Sequence[T | DBLockError]) -> tuple[list[T], int]:
-    """Return the answers, and how many members gave none. Raises Unavailable without a majority."""
-    good = [outcome for outcome in outcomes if not isinstance(outcome, DBLockError)]
-    if len(good) < members.majority:
-        raise members.unreachable([one for one in outcomes if isinstance(one, DBLockError)])
-    return good, len(outcomes) - len(good)
+    answers, away = members.ask_majority(ask)
+    return any(answers) and sum(answers) + away >= members.majority

@@ -85,7 +85,8 @@ class OneWriter(Cluster[NodeT]):
     @property
     def replicas(self) -> Sequence[NodeT]:
         """The running servers that are not the primary."""
-        return [node for node in self.nodes if node.running and node is not self.primary]
+        primary = self.primary
+        return [node for node in self.nodes if node.running and node is not primary]
 
     def settle(self) -> None:
         """Wait until clients come to the primary."""

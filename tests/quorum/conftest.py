@@ -12,6 +12,7 @@ import pytest
 
 from dblock import Locks, Quorum, Timeouts, Unavailable
 from dblock.quorum.attempt import Outcome, QuorumAttempt
+from dblock.quorum.lease import QuorumTaking
 from dblock.quorum.members import Members
 from dblock.schema import upgrade
 from tests.patience import SECONDS
@@ -69,6 +70,12 @@ def use_once(quorum: Quorum) -> None:
     with quorum.lease("before", ttl=LONG, wait=SECONDS):
         pass
     quorum._members.rest()
+
+
+def attempt_of(quorum: Quorum) -> QuorumAttempt:
+    lease = quorum.lease("report", ttl=LONG)
+    taking = QuorumTaking(quorum._members, "report", lease._options)
+    return QuorumAttempt(quorum._members, taking._request(), quorum._members.records.prepare(LONG))
 
 
 def name_of(members: Members, first: int) -> str:

@@ -20,13 +20,10 @@ from dblock.protocol.renew import Asked, RenewalFailed
 from dblock.protocol.state import Renewal
 from dblock.protocol.term import Term
 from dblock.quorum.attempt import QuorumAttempt
-from dblock.quorum.lease import QuorumTaking
 from dblock.quorum.members import Members
 from tests.patience import SECONDS
-from tests.quorum.conftest import PATIENT, TIMES, answer_last, held_at, writer
+from tests.quorum.conftest import LONG, PATIENT, TIMES, answer_last, attempt_of, held_at, writer
 from tests.support import Threads, eventually
-
-LONG = 60.0
 
 
 @pytest.fixture
@@ -56,12 +53,6 @@ def slow(members: Members, number: int) -> Iterator[list[object]]:
         finally:
             over.set()
             members.rest()
-
-
-def attempt_of(quorum: Quorum) -> QuorumAttempt:
-    lease = quorum.lease("report", ttl=LONG)
-    taking = QuorumTaking(quorum._members, "report", lease._options)
-    return QuorumAttempt(quorum._members, taking._request(), quorum._members.records.prepare(LONG))
 
 
 def test_a_member_that_has_not_answered_is_not_asked_for_a_second_vote(quorum: Quorum) -> None:

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from dblock import LockLost, Locks, Quorum, SocketTimeout, Timeouts, Unavailable
+from dblock import Lease, LockLost, Locks, Quorum, SocketTimeout, Timeouts, Unavailable
 from dblock.aio import AsyncQuorum
 from dblock.protocol.lease import Refused
 from dblock.quorum.attempt import QuorumAttempt
-from dblock.quorum.lease import QuorumTaking
 from dblock.quorum.members import Members
 from tests.patience import SECONDS
 from tests.quorum.conftest import (
     LONG,
     PATIENT,
     answer_last,
+    attempt_of,
     away,
     held_at,
     name_of,
@@ -65,6 +65,13 @@ def stalled(members: Members, number: int, kind: str, *, fails: bool) -> Iterato
             over.set()
 
 
+def hand_over(locks: Locks, lease: Lease, came: threading.Event) -> None:
+    """Release a lease to its waiter, and let the waiter come to the statement that stalls."""
+    eventually(lambda: bool(locks.show(lease.name).waiters))
+    lease.release()
+    assert came.wait(SECONDS)
+
+
 def test_a_member_whose_stamp_stalls_is_not_asked_for_a_vote(
     files: list[str], quorum: Quorum, others: Quorum, threads: Threads
 ) -> None:
@@ -78,9 +85,7 @@ def test_a_member_whose_stamp_stalls_is_not_asked_for_a_vote(
         lease = quorum.lease(name, ttl=6.0, wait=6.0)
         with stalled(quorum._members, 2, "stamp", fails=True) as came:
             taking = threads.start(lease.acquire)
-            eventually(lambda: bool(first.show(name).waiters))
-            at_first.release()
-            assert came.wait(SECONDS)
+            hand_over(first, at_first, came)
             assert not taking.result(SECONDS)
     quorum._members.rest()
     with others.lease(name, ttl=LONG, wait=SECONDS):
@@ -102,9 +107,7 @@ def test_the_same_in_tasks(files: list[str], others: Quorum) -> None:
                     assert await asyncio.to_thread(lease.acquire)
                 with stalled(members, 2, "stamp", fails=True) as came:
                     taking = asyncio.create_task(quorum.lease(name, ttl=6.0, wait=6.0).acquire())
-                    await asyncio.to_thread(eventually, lambda: bool(first.show(name).waiters))
-                    await asyncio.to_thread(at_first.release)
-                    assert await asyncio.to_thread(came.wait, SECONDS)
+                    await asyncio.to_thread(hand_over, first, at_first, came)
                     assert not await taking
                 await asyncio.to_thread(at_second.release)
             assert await asyncio.to_thread(others.lease(name, ttl=LONG, wait=SECONDS).acquire)
@@ -129,9 +132,7 @@ def test_a_queues_grant_is_proven_by_its_stamp_alone(
         lease = quorum.lease(name, ttl=6.0, wait=6.0)
         with stalled(quorum._members, 0, "stamp", fails=False) as came:
             taking = threads.start(lease.acquire)
-            eventually(lambda: bool(first.show(name).waiters))
-            at_first.release()
-            assert came.wait(SECONDS)
+            hand_over(first, at_first, came)
             assert not taking.result(SECONDS)
         quorum._members.rest()
         assert not lease.held
@@ -142,8 +143,7 @@ def test_a_stamp_whose_reply_nobody_has_read_is_given_back(
 ) -> None:
     """It came just before the end of the attempt, which did not count on the member any more."""
     members = quorum._members
-    taking = QuorumTaking(members, "report", quorum.lease("report", ttl=LONG)._options)
-    attempt = QuorumAttempt(members, taking._request(), members.records.prepare(LONG))
+    attempt = attempt_of(quorum)
     attempt.decide()
     eventually(lambda: not attempt.busy)
     attempt.decide()  # it reads the third vote
